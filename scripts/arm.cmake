@@ -1,4 +1,4 @@
-# Toolchain of `make arm`: Debian's cross compiler for 64-bit ARM, libraries unpacked by arm_packages.sh into ARM_ROOT.
+# Toolchain of `scripts/arm_build.sh`: Debian's cross compiler for 64-bit ARM, libraries unpacked by arm_packages.sh into ARM_ROOT.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)

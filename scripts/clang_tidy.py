@@ -96,7 +96,7 @@ def main() -> int:
     if LLAMA_HEADERS.exists():
         sources += sorted(ROOT.glob("host/llama_cpp/*.cpp"))
     else:
-        print("clang-tidy: llama.cpp's headers are missing (make llama); host/llama_cpp is left out")
+        print("clang-tidy: llama.cpp's headers are missing (make get WHAT=llama); host/llama_cpp is left out")
     if xrt_headers() is None:
         print("clang-tidy: XRT is not installed; the sources that need it are left out")
         sources = [source for source in sources if not needs_xrt(source)]

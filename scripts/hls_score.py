@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many designs of a suite openhls takes as they are: `make hls-score SUITE=FOLDER`.
+"""How many designs of a suite openhls takes as they are: `scripts/hls_score.py FOLDER --verify`.
 
 A design is a folder with a hls_config.cfg, as the examples of the vendor have it. No suite is part of this project.
 """
@@ -19,6 +19,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "sim"))
 
+from bench import results
+from bench.setup import Setup
+from bench.table import Block, Table
 from openhls.backend.cosim.testbench import replay_testbench
 from openhls.backend.design import Design, write_design
 from openhls.backend.target import target_of
@@ -26,7 +29,6 @@ from openhls.config import Component, read_config
 from openhls.errors import OpenHlsError
 from openhls.frontend.compile import compile_program
 from openhls.ir import Program
-from page_blocks import write_blocks
 
 
 @dataclass(frozen=True)
@@ -102,11 +104,9 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="designs side by side (default %(default)s)")
     parser.add_argument("--list", action="store_true", help="print the verdict on each design, too")
     parser.add_argument("--verify", action="store_true", help="run each design's testbench, and its calls on the RTL")
-    parser.add_argument(
-        "--page", type=Path, help="page in Markdown whose block hls-score gets the table, with --verify"
-    )
+    parser.add_argument("--record", action="store_true", help="with --verify, into results/ and docs/openhls.md")
     options = parser.parse_args()
-    options.verify |= options.page is not None  # the table has a row for it
+    options.verify |= options.record  # the table has a row for it
     configs = sorted(options.suite.rglob("hls_config*.cfg"))
     if not configs:
         print(f"hls_score: no hls_config.cfg below {options.suite}", file=sys.stderr)
@@ -126,13 +126,13 @@ def main() -> int:
         print(f"{sum(not each.differs for each in accepted)} of them verified with their own testbenches")
     for text, count in Counter(reason(each.refused) for each in verdicts if each.refused).most_common():
         print(f"  {count:3} refused: {text}")
-    if options.page is not None:
-        write_blocks(options.page, {"hls-score": table(verdicts)})
+    if options.record:
+        results.save("hardware", [Block("designs", tables(verdicts))], Setup(quick=False, threads=options.jobs))
     return 0
 
 
-def table(verdicts: list[Verdict]) -> str:
-    """The score and the reasons that are left, in Markdown."""
+def tables(verdicts: list[Verdict]) -> list[Table]:
+    """The score and the reasons that are left."""
     accepted = [each for each in verdicts if not each.refused]
     rows = [
         ("accepted as they are", len(accepted)),
@@ -140,10 +140,11 @@ def table(verdicts: list[Verdict]) -> str:
         ("accepted, with every loop at the interval its pragma asks for", sum(not each.slow for each in accepted)),
     ]
     reasons = Counter(reason(each.refused) for each in verdicts if each.refused)
-    lines = [f"| Of {len(verdicts)} designs | |", "|---|---|", *(f"| {text} | {count} |" for text, count in rows)]
-    lines += ["", "| Refused because of | Designs |", "|---|---|"]
-    lines += [f"| {text} | {count} |" for text, count in sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))]
-    return "\n".join(lines)
+    most = sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))
+    return [
+        Table([f"Of {len(verdicts)} designs", ""], [[text, str(count)] for text, count in rows], align="ll"),
+        Table(["Refused because of", "Designs"], [[text, str(count)] for text, count in most], align="ll"),
+    ]
 
 
 if __name__ == "__main__":

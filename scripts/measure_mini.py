@@ -25,7 +25,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, PreT
 from kvdrive.eval import perplexity, retrieval, tasks
 from kvdrive.eval.library import held_out_modules
 from kvdrive.eval.tasks import Tokens
-from page_blocks import write_blocks
+from pages.blocks import write_blocks
 
 TARGETS, WINDOWS = 256, 8
 CONTEXTS = (512, 2048, 8192)

@@ -22,7 +22,7 @@ from datetime import date
 from pathlib import Path
 
 from kvdrive.perf.kept import processor
-from page_blocks import write_blocks
+from pages.blocks import write_blocks
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "CONTRIBUTING.md"

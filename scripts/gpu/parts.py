@@ -21,7 +21,7 @@ import torch
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, DynamicCache
 
-from decode_contenders import sibling
+from bench.decode.contenders import sibling
 from gpu import models
 from gpu.copies import profiled
 from gpu.run import Run

@@ -1,6 +1,6 @@
 """One engine with one configuration and one workload, in the environment of vLLM; figures as JSON on a file.
 
-python scripts/vllm_bench/engine.py JOB.json     (see bench_vllm.py)
+python scripts/vllm_bench/engine.py JOB.json     (see bench/sessions/vllm.py)
 """
 
 from __future__ import annotations

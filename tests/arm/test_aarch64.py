@@ -39,7 +39,7 @@ def programs() -> Path:
     """The folder of the programs for ARM, built when something changed."""
     missing = [program for program in ("aarch64-linux-gnu-g++", EMULATOR) if shutil.which(program) is None]
     if missing:
-        pytest.skip(f"{', '.join(missing)} missing: make arm installs it")
+        pytest.skip(f"{', '.join(missing)} missing: scripts/arm_build.sh installs it")
     (ROOT / "build/arm").mkdir(parents=True, exist_ok=True)
     with (ROOT / "build/arm/lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

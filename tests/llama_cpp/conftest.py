@@ -14,7 +14,7 @@ from llama_host import LLAMA, PLUGIN, SAME, Host, Outcome, compile_host, diverge
 def built() -> None:
     """Skips where the plugin is not built."""
     if not PLUGIN.exists() or not (LLAMA / "complete").exists():
-        pytest.skip("llama.cpp's plugin is not built: make llama-plugin")
+        pytest.skip("llama.cpp's plugin is not built: make get WHAT=llama-plugin")
 
 
 @pytest.fixture(scope="session")

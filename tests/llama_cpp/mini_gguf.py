@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
-from llama_cpp import BLOCK, writer_of
+from bench.decode.llama_cpp import BLOCK, writer_of
 
 MINI = Path(__file__).parents[2] / "models" / "mini"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import hardware
 from openhls.backend.simulate import ToolError
 from openhls.backend.target import Target, platform_names
+from pages import hardware
 from pnr import cli, figures, route, synthesis, tools
 from rtl import manifest
 from rtl.build import hash_files

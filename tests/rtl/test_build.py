@@ -133,7 +133,7 @@ def test_an_interval_that_is_missed_and_an_unknown_kernel_are_errors(
 
 
 def test_every_committed_manifest_is_of_the_present_kernels() -> None:
-    """If this fails: run `make rtl`, then `make estimate` and `make hardware` for new figures."""
+    """If this fails: run `make rtl`, then `make estimate` and `make bench SUITE=hardware` for new figures."""
     found = [kept for top in all_tops() if (kept := manifest.load(top)) is not None]
     assert found
     sources = {kept["top"]: hash_files([ROOT / source for source in kept["sources"]]) for kept in found}

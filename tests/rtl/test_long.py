@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long attention jobs on the RTL, against the golden model: `make sim-long`."""
+"""Long attention jobs on the RTL, against the golden model: `pytest -m slow tests/rtl/test_long.py`."""
 
 import numpy as np
 import pytest

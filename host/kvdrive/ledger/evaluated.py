@@ -21,9 +21,9 @@ def evaluated(model: str, context: int, policy: str, ratio: str = "1") -> Evalua
     """The row of "mini" or "smollm2". Raises ValueError where the page has none, FileNotFoundError without it."""
     mark = {"mini": "sweep"}.get(model, model)
     text = (ROOT / PAGE).read_text()
-    table = text.partition(f"<!-- {mark} -->")[2].partition("<!-- end -->")[0]
+    table = text.partition(f"<!-- quality/{mark} -->")[2].partition("<!-- end -->")[0]
     for line in table.splitlines():
         cells = [cell.strip() for cell in line.strip("| ").split("|")]
         if cells[:3] == [f"{context:,}", policy, ratio]:
             return Evaluated(float(cells[4]), float(cells[6]))
-    raise ValueError(f"{PAGE} has no row of {model}, {context} tokens, {policy} {ratio}: run scripts/eval_page.py")
+    raise ValueError(f"{PAGE} has no row of {model}, {context} tokens, {policy} {ratio}: make bench SUITE=quality")

@@ -1,6 +1,6 @@
 """Requests and answers of OpenAI's completions and chat completions, as far as this server serves them.
 
-`fields` says what happens to a field. docs/requests.md is made from the tables of this module: `make request-fields`.
+`fields` says what happens to a field. docs/requests.md is made from the tables of this module: `make pages`.
 """
 
 from __future__ import annotations

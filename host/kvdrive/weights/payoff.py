@@ -17,7 +17,7 @@ from kvdrive.weights.slots import Slots
 
 _MEMORY = 63 / 64  # weight of the past against one layer
 _TRUSTED = 16  # layers before the first decision
-_WRONG = 1 / 3  # of the time of a read: what a wrong one costs while the disk is idle, by `make bench-weights`
+_WRONG = 1 / 3  # of the time of a read: what a wrong one costs while the disk is idle, by `make bench SUITE=weights`
 
 
 @dataclass

@@ -16,7 +16,7 @@ from kvdrive._native import Drive, Subsystem, TcpServer
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed: make ray installs it"),
+    pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed: make get WHAT=ray installs it"),
 ]
 PROMPTS = 12
 # Ray's own cluster of processes on one machine, as its tests use it. It ends when its input ends.

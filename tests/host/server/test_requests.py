@@ -3,10 +3,7 @@
 import json
 import logging
 import re
-import sys
-from pathlib import Path
 
-import forked
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -201,10 +198,3 @@ def test_any_fields_are_taken_or_refused_in_our_words(kind, change):
         assert name in kind.model_fields or value in NEUTRAL[name]
         if name in ("temperature", "top_p", "top_k", "seed", "session", "kv_uri", "max_tokens", "stream"):
             assert getattr(found, name) == value
-
-
-def test_the_page_of_fields_is_current():
-    root = Path(__file__).parents[3]
-    command = [sys.executable, "scripts/request_fields.py", "--check"]
-    done = forked.run(command, cwd=root, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr

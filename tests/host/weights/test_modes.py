@@ -14,18 +14,15 @@ from rich.console import Console
 from small_models import CONFIGS, random_model
 from typer.testing import CliRunner
 
-import bench_dense
-import bench_weights
-import dense_contenders
+from bench.weights import dense, dense_model, experts
+from bench.weights.mixture import QUICK, Shape, balance_routers, make_checkpoint
+from bench.weights.processes import require_reads
 from kvdrive.cli.main import app
 from kvdrive.errors import InputError
 from kvdrive.generation import places
 from kvdrive.generation.checkpoints import read_config
 from kvdrive.weights.modes import modes_of
 from kvdrive.weights.opening import FlashOptions, load, make_file
-from page_blocks import write_blocks
-from weights_bench import require_reads
-from weights_contenders import QUICK, Shape, balance_routers, make_checkpoint
 
 QUIET = Console(quiet=True)
 
@@ -106,8 +103,8 @@ def test_the_contenders_of_the_benchmark_compute_the_same(tmp_path):
     make_checkpoint(QUICK, tmp_path)
     (tmp_path / "shape.json").write_text(json.dumps(asdict(QUICK)))
     make_file(tmp_path, tmp_path / "w.kvw", "auto", QUIET)
-    works = bench_weights.contenders(tmp_path, tokens=3, threads=1)
-    rows = [bench_weights.measure(work) for work in works if work.routers == "balanced"][:5]
+    works = experts.contenders(tmp_path, tokens=3, threads=1)
+    rows = [experts.measure(work) for work in works if work.routers == "balanced"][:5]
     whole, mapped, advised, flash, ahead = rows
     assert whole["logits"] == flash["logits"] == ahead["logits"]
     uses = 3 * QUICK.layers * QUICK.used
@@ -123,13 +120,7 @@ def test_the_contenders_of_the_benchmark_compute_the_same(tmp_path):
     assert flash["recall"] is None
     assert 0 <= ahead["recall"] <= 1
     result = {"rows": rows, "shape": asdict(QUICK), "bytes": 1, "convert_seconds": 1, "disk_bytes_per_second": 1e9}
-    page = tmp_path / "page.md"
-    page.write_text("before\n<!-- bench-weights -->\nold\n<!-- end -->\nafter\n")
-    write_blocks(page, {"bench-weights": bench_weights.table(result)})
-    assert page.read_text().startswith("before\n")
-    assert page.read_text().endswith("after\n")
-    assert "| balanced: flash at 25%, lfu, look-ahead on |" in page.read_text()
-    assert "old" not in page.read_text()
+    assert "| balanced: flash at 25%, lfu, look-ahead on |" in experts.table(result).text()
     assert 0 < whole["experts_seconds"] < whole["seconds"]
     assert flash["waited_ns"] > 0
 
@@ -137,8 +128,8 @@ def test_the_contenders_of_the_benchmark_compute_the_same(tmp_path):
 def test_what_the_disk_allows_is_its_reads_and_what_comes_before_them():
     memory = {"tokens": 10, "seconds": 1.0, "experts_seconds": 0.8}
     row = {"tokens": 20, "flash_bytes": 20 * 300e6}
-    assert bench_weights.allowed(row, memory, 1e9) == pytest.approx(1 / (0.02 + 0.3))
-    assert bench_weights.allowed(row, memory, 10e9) == pytest.approx(1 / (0.02 + 0.08))
+    assert experts.allowed(row, memory, 1e9) == pytest.approx(1 / (0.02 + 0.3))
+    assert experts.allowed(row, memory, 10e9) == pytest.approx(1 / (0.02 + 0.08))
 
 
 def test_balanced_routers_choose_all_experts_alike(tmp_path):
@@ -162,19 +153,20 @@ def test_balanced_routers_choose_all_experts_alike(tmp_path):
 
 def test_the_limit_of_memory_binds_and_reads_from_the_page_cache_are_refused(tmp_path):
     script = """
-import numpy as np, pathlib, sys, torch, weights_bench
+import numpy as np, pathlib, sys, torch
+from bench.weights import processes
 from kvdrive.weights.file import aligned
-weights_bench.WORKSPACE = 16 << 20
-weights_bench.bound_memory(64 << 20, pathlib.Path(sys.argv[1]))
+processes.WORKSPACE = 16 << 20
+processes.bound_memory(64 << 20, pathlib.Path(sys.argv[1]))
 aligned(128 << 20)
-weights_bench.bound_memory(64 << 20)
+processes.bound_memory(64 << 20)
 aligned(60 << 20)[:] = 1
 for allocate in (lambda: aligned(128 << 20), lambda: np.ones(128 << 20, np.uint8), lambda: torch.ones(1 << 25)):
     try:
         allocate()
     except (OSError, MemoryError, RuntimeError):
         print("refused")
-assert 60 << 20 < weights_bench.peak_memory() < 4 << 30
+assert 60 << 20 < processes.peak_memory() < 4 << 30
 """
     paths = os.pathsep.join(sys.path)
     environment = os.environ | {"PYTHONPATH": paths}
@@ -196,9 +188,9 @@ def distance(row, other):
 
 
 def test_the_steps_of_the_dense_benchmark_compute_the_same_and_read_less(tmp_path):
-    shape = dense_contenders.QUICK
-    size = bench_dense.prepare(shape, tmp_path, QUIET)
-    rows = [bench_dense.measure(step, tmp_path, tokens=4, threads=1) for step in bench_dense.STEPS]
+    shape = dense_model.QUICK
+    size = dense.prepare(shape, tmp_path, QUIET)
+    rows = [dense.measure(step, tmp_path, tokens=4, threads=1) for step in dense.STEPS]
     whole, cut, mapped, naive, hybrid, threshold, window, foreseen, kept = rows
     for row in (mapped, naive, hybrid):
         torch.testing.assert_close(torch.tensor(row["logits"]), torch.tensor(whole["logits"]), rtol=0.05, atol=0.05)
@@ -210,11 +202,8 @@ def test_the_steps_of_the_dense_benchmark_compute_the_same_and_read_less(tmp_pat
     assert naive["neurons_in_memory"] < hybrid["neurons_in_memory"]
     assert 0 < kept["flash_bytes"] <= foreseen["flash_bytes"] < 1.5 * naive["flash_bytes"]  # with their gates
     assert distance(kept, foreseen) < distance(whole, foreseen) / 4  # roundings move a few guesses across zero
-    found = bench_dense.extras(tmp_path)
+    found = dense.extras(tmp_path)
     assert 0 < found["missed"] + found["needless"] < 1  # 1: by chance
     assert found["apart"] is None
     result = {"rows": rows, "shape": asdict(shape), "bytes": size, "tokens": 4, "threads": 1} | found
-    page = tmp_path / "page.md"
-    page.write_text("before\n<!-- bench-dense -->\nold\n<!-- end -->\nafter\n")
-    write_blocks(page, {"bench-dense": bench_dense.table(result)})
-    assert "| + window of 5 tokens |" in page.read_text()
+    assert "| + window of 5 tokens |" in dense.table(result).text()

@@ -78,7 +78,7 @@ def _recorded() -> dict[str, Result]:
 
 
 def result(setting: Setting) -> Result:
-    """What `make replay` has recorded of a setting."""
+    """What `scripts/replay.py` has recorded of a setting."""
     return _recorded()[setting.name]
 
 

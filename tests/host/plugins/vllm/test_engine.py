@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-import bench_vllm
+from bench.sessions import vllm as bench_vllm
 
 pytestmark = pytest.mark.slow
-ENVIRONMENT = bench_vllm.TREE / "build" / "vllm-env"
+ENVIRONMENT = bench_vllm.ROOT / "build" / "vllm-env"
 SMALL = {"prompts": 3, "tokens": 400, "blocks": 20, "factor": 1, "length": 512, "bytes": 1 << 30, "answer": 8}
 CHUNKS = 3 * 12  # whole blocks of 32 tokens in three prompts
 NO_ROOM = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1_500_000, -1))"
@@ -63,7 +63,7 @@ class Engines:
 
     def __init__(self, folder: Path) -> None:
         if not ENVIRONMENT.exists():
-            pytest.skip("vLLM is not installed: make vllm-env")
+            pytest.skip("vLLM is not installed: make get WHAT=vllm")
         self.folder = folder
         self.model = bench_vllm.tiny(folder / "model")
         self.runs = 0

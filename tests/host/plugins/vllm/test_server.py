@@ -14,10 +14,10 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-import bench_vllm
+from bench.sessions import vllm as bench_vllm
 
 pytestmark = pytest.mark.slow
-ENVIRONMENT = bench_vllm.TREE / "build" / "vllm-env"
+ENVIRONMENT = bench_vllm.ROOT / "build" / "vllm-env"
 VARIABLES = {
     "HF_HUB_OFFLINE": "1",
     "OMP_NUM_THREADS": "1",
@@ -91,7 +91,7 @@ def stored(index, blocks: int) -> None:
 
 def test_a_server_finds_its_blocks_after_a_restart(tmp_path):
     if not ENVIRONMENT.exists():
-        pytest.skip("vLLM is not installed: make vllm-env")
+        pytest.skip("vLLM is not installed: make get WHAT=vllm")
     model = bench_vllm.tiny(tmp_path / "model")
     found = []
     for _ in range(2):

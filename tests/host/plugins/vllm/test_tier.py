@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import bench_vllm
+from bench.sessions import vllm as bench_vllm
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("vllm-tier")]
-ENVIRONMENT = bench_vllm.TREE / "build" / "vllm-env"
+ENVIRONMENT = bench_vllm.ROOT / "build" / "vllm-env"
 CHECKS = Path(__file__).with_name("tier_checks.py")
 SLOT = 12_288
 
@@ -19,7 +19,7 @@ SLOT = 12_288
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     if not ENVIRONMENT.exists():
-        pytest.skip("vLLM is not installed: make vllm-env")
+        pytest.skip("vLLM is not installed: make get WHAT=vllm")
     command = [ENVIRONMENT / "bin" / "python", CHECKS, tmp_path_factory.mktemp("tiers")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-4000:]

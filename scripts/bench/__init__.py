@@ -1,0 +1,1 @@
+"""Benchmarks: suites of contenders that take turns, and their results by machine. `python -m bench` lists them."""

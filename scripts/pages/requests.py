@@ -1,0 +1,56 @@
+"""The tables of docs/requests.md, from those that the server checks requests with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from kvdrive.server.fields import Fields, nested, says_of
+from kvdrive.server.protocol import HARMLESS, NEUTRAL, REQUESTS
+from kvdrive.tree import ROOT
+from pages.blocks import filled
+
+PAGE = ROOT / "docs/requests.md"
+
+
+def texts() -> dict[Path, str]:
+    """The page with the fields that are checked."""
+    blocks = {"implemented": "\n\n".join(map(section, REQUESTS)), "neutral": neutral(), "harmless": harmless()}
+    return {PAGE: filled(PAGE, blocks)}
+
+
+def section(kind: type[Fields]) -> str:
+    """The fields that a kind of request implements, those of the objects in it included."""
+    head = f"**{kind.__doc__}**\n\n| Field | Is | For |\n|---|---|---|"
+    return "\n".join([head, *rows(kind, "")])
+
+
+def rows(kind: type[Fields], before: str) -> Iterator[str]:
+    """A line for each field; `before`: where the object is."""
+    for name, field in kind.model_fields.items():
+        says = says_of(field)
+        needed = " (needed)" if field.is_required() else ""
+        yield f"| `{before}{name}`{needed} | {says.takes} | {says.does} |"
+        if inner := nested(field):
+            inside = f"{before}{name}{'.' if 'list' not in str(field.annotation) else '[].'}"
+            yield from rows(inner, inside)
+            for one, values in inner.neutral.items():
+                yield f"| `{inside}{one}` | {accepted(values)} only | not implemented |"
+
+
+def neutral() -> str:
+    """The fields that are accepted with values that change nothing."""
+    lines = [f"| `{name}` | {accepted(values)} |" for name, values in NEUTRAL.items()]
+    return "\n".join(["| Field | Accepted |", "|---|---|", *lines])
+
+
+def harmless() -> str:
+    """The fields that are accepted with any value."""
+    lines = [f"| `{name}` | {why} |" for name, why in HARMLESS.items()]
+    return "\n".join(["| Field | Is for |", "|---|---|", *lines])
+
+
+def accepted(values: tuple[object, ...]) -> str:
+    """The values of a field that changes nothing, null included."""
+    return ", ".join(f"`{json.dumps(value)}`" for value in (*values, None))
