@@ -16,7 +16,8 @@ PROGRAMS = ROOT / "tests/openhls/programs"
 SEED = 1
 
 ELEMENTS = 256  # behind a pointer, where nothing else is said
-SLOW = {"arithmetic", "lanes", "memory_order", "memory_stages", "scale", "strides", "two_pass", "vectors"}
+LARGE = {"arithmetic", "lanes", "memory_order", "memory_stages", "scale", "strides", "two_pass", "vectors"}
+SLOW = LARGE | {"fixed", "pieces", "whole_structs"}  # these take three times the others' time
 ELSEWHERE = {"everything", "nests"}  # compared in test_sabotage.py and test_nests.py
 FAST = {path.stem for path in PROGRAMS.glob("*.cpp")} - SLOW - ELSEWHERE
 

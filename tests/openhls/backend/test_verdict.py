@@ -95,7 +95,7 @@ LONG = """int top(int n) {
     ("text", "words"),
     [
         (FULL, "the job waits for ever; in: 2 of 2 words taken"),
-        (BEYOND, "top.cpp:6: an index beyond queue, which has 4 elements"),
+        pytest.param(BEYOND, "top.cpp:6: an index beyond queue, which has 4 elements", marks=pytest.mark.slow),
         (LONG, "no word moved for 3000 cycles, and the job goes on"),
     ],
 )
