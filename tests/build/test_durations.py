@@ -34,7 +34,7 @@ def suite(tmp_path: Path) -> Path:
     """A folder with four tests, whose times are in durations.json."""
     (tmp_path / "conftest.py").write_text(CONFTEST.format(shared=str(SHARED)))
     (tmp_path / "test_few.py").write_text(TESTS)
-    times = {"test_longest": 5.0, "test_first_of_the_pair": 2.0, "test_second_of_the_pair": 2.0}
+    times = {"test_longest": 50.0, "test_first_of_the_pair": 2.0, "test_second_of_the_pair": 2.0}
     named = {f"test_few.py::{name}": seconds for name, seconds in times.items()}
     (tmp_path / "durations.json").write_text(json.dumps(named))
     return tmp_path
@@ -56,6 +56,14 @@ def order(suite: Path, *options: str) -> list[str]:
 def test_longest_groups_run_first_and_stay_together(suite: Path) -> None:
     pair = ["test_first_of_the_pair", "test_second_of_the_pair"]
     assert order(suite) == ["test_longest", *pair, "test_short"]
+
+
+def test_a_modules_tests_stay_together_while_they_are_quick(suite: Path) -> None:
+    times = json.loads((suite / "durations.json").read_text())
+    (suite / "durations.json").write_text(json.dumps(times | {"test_few.py::test_longest": 5.0}))
+    pair = ["test_first_of_the_pair", "test_second_of_the_pair"]
+    assert order(suite) == ["test_short", "test_longest", *pair]
+    assert order(suite, "-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder")  # the names of groups are known
 
 
 def test_damaged_times_leave_the_order_of_the_files(suite: Path) -> None:

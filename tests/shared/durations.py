@@ -1,5 +1,7 @@
 """The order of the tests: those that take longest first, so that no worker ends with a long one.
 
+One worker runs a module's tests one after another, so that what they share is made once, unless they take too long.
+
 `tests/durations.json` has their times: seconds by test, the format of pytest-split. Tests below a second are left out.
 An entry is rewritten only where its test took half as long or twice as long, so that a run seldom changes the file.
 `--store-durations` writes it, as `make test` does. `--shuffle SEED` runs the tests in a random order instead.
@@ -10,12 +12,14 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 FILE = Path(__file__).resolve().parents[1] / "durations.json"
 LEAST = 1.0  # seconds
+TOGETHER = 40.0  # seconds; a module that takes longer is divided among the workers
 CHANGE = 2.0  # an entry is rewritten beyond this ratio
 
 
@@ -54,6 +58,22 @@ def plain(nodeid: str) -> str:
     return nodeid.rsplit("@", 1)[0] if nodeid.rfind("@") > nodeid.rfind("]") else nodeid
 
 
+def keep_together(items: list[pytest.Item], seconds: dict[str, float]) -> None:
+    """Group each module's quick tests that have no group of their own."""
+    total: dict[str, float] = defaultdict(float)
+    alone = [item for item in items if not item.get_closest_marker("xdist_group")]
+    quick = [item for item in alone if not item.get_closest_marker("slow")]
+    for item in quick:
+        total[module_of(item)] += seconds.get(plain(item.nodeid), 0.0)
+    for item in quick:
+        if total[module_of(item)] <= TOGETHER:
+            item.add_marker(pytest.mark.xdist_group(module_of(item)))
+
+
+def module_of(item: pytest.Item) -> str:
+    return item.nodeid.split("::")[0]
+
+
 def longest_first(items: list[pytest.Item], seconds: dict[str, float]) -> None:
     """Sort by the whole time of a test's group. Tests without a time follow in the order of their collection."""
     total: dict[str, float] = defaultdict(float)
@@ -67,7 +87,7 @@ def shuffle(items: list[pytest.Item], seed: int) -> None:
     chance = random.Random(seed)
     modules: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        modules[item.nodeid.split("::")[0]].append(item)
+        modules[module_of(item)].append(item)
     for tests in modules.values():
         chance.shuffle(tests)
     order = list(modules.values())
@@ -87,13 +107,15 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Recorder(config.getoption("--durations-path"), config.rootpath))
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    seed = config.getoption("--shuffle")
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    seconds, seed = load(config.getoption("--durations-path")), config.getoption("--shuffle")
+    keep_together(items, seconds)
+    yield  # what pytest and pytest-xdist do: leave tests out, and append the groups to their names
     if seed is not None:
         shuffle(items, seed)
     else:
-        longest_first(items, load(config.getoption("--durations-path")))
+        longest_first(items, seconds)
 
 
 class Recorder:

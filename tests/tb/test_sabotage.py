@@ -23,8 +23,8 @@ FAULTS = {
     "state that a reset leaves": (5, RESET, "ap_ctrl is 0x0 after a reset"),
     "data that changes before it is taken": (6, STALLS, "filtered: TDATA changed before it was taken"),
 }
-# The others show the same kinds: a wrong word, a handshake that is broken under stalls, a wrong state.
-SLOW = ("input is taken in every other cycle", "a FIFO that loses its places", "data that changes before it is taken")
+# The others show the same kinds: a wrong word, a handshake that is broken under stalls, a rate, a wrong state.
+SLOW = ("a FIFO that loses its places", "data that changes before it is taken")
 # File, and what is put in place of what. `sabotage` is 0 until the simulation is told otherwise.
 DECLARE = '  int sabotage = 0;\n  initial void\'($value$plusargs("sabotage=%d", sabotage));\n'
 EDITS = {
