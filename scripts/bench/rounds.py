@@ -51,10 +51,8 @@ def seconds(run: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def take_turns(
-    contenders: Iterable[Contender], rounds: int, warm_up: int = 0, tick: Callable[[str], object] = lambda name: None
-) -> Rounds:
-    """Run all contenders in each round. The first `warm_up` rounds do not count. `tick`: called after each run."""
+def take_turns(contenders: Iterable[Contender], rounds: int, warm_up: int = 0) -> Rounds:
+    """Run all contenders in each round. The first `warm_up` rounds do not count."""
     running, found = list(contenders), []
     for turn in range(warm_up + rounds):
         one: Round = {}
@@ -63,7 +61,6 @@ def take_turns(
             counts = contender.run()
             took = time.perf_counter() - began
             one[contender.name] = counts if isinstance(counts, dict) else {"seconds": took}
-            tick(contender.name)
         if turn >= warm_up:
             found.append(one)
     return Rounds(found)

@@ -13,6 +13,7 @@ TABLES = (
     ("field of a configuration, or of a part of it", harmless.CONFIG),
     ("attribute of a model or module", harmless.MODULE),
     ("attribute of a module, while it is zero", harmless.ZEROS),
+    ("module whose forward hooks only look", harmless.HOOKS),
     ("argument of a call", harmless.ARGUMENTS),
     ("module whose text is not hashed, with the modules in it", harmless.CODE),
     ("file in the folder of a model that vLLM computes with", harmless.FILES),

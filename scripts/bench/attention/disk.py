@@ -101,21 +101,19 @@ class Bench:
         return Contender(CACHED, cached), Contender(PACKED, lambda: {"seconds": latest[1]})
 
 
-def read_directly(path: Path, size: int, depth: int = QUEUE_DEPTH, skipped: int = 0) -> int:
-    """Read `size` bytes before the last `skipped` written ones, `depth` pieces at once. Returns the bytes read."""
+def read_directly(path: Path, size: int) -> int:
+    """Read the last `size` bytes that were written, QUEUE_DEPTH pieces at once. Returns the bytes read."""
     file = os.open(path, os.O_RDONLY | os.O_DIRECT)
     try:
         pieces = list(data_pieces(file))
-        end = len(pieces) - skipped // PIECE
-        pieces = pieces[end - size // PIECE : end]
-        turns = iter(pieces)
+        turns = iter(pieces[len(pieces) - size // PIECE :])
 
         def work(_: int) -> int:
             with mmap.mmap(-1, PIECE) as buffer:
                 return sum(os.preadv(file, [buffer], offset) for offset in turns)
 
-        with ThreadPoolExecutor(depth) as pool:
-            return sum(pool.map(work, range(depth)))
+        with ThreadPoolExecutor(QUEUE_DEPTH) as pool:
+            return sum(pool.map(work, range(QUEUE_DEPTH)))
     finally:
         os.close(file)
 
