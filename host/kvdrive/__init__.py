@@ -10,14 +10,15 @@ __version__ = version("kvdrive")
 
 # Found on first use: importing kvdrive must not import torch.
 _EXPORTS = {
-    "attach": "kvdrive.plugins.attach",
+    "attach": "kvdrive.plugins.transformers",
     "DriveOptions": "kvdrive.targets.opening",
+    "RunConfig": "kvdrive.config.run",
     "generate": "kvdrive.generation.generate",
     "DriveGroup": "kvdrive.targets.group",
     "CpuDrive": "kvdrive.targets.cpu",
     "Emulator": "kvdrive.targets.emulator",
 }
-__all__ = ["CpuDrive", "DriveGroup", "DriveOptions", "Emulator", "attach", "generate"]
+__all__ = ["CpuDrive", "DriveGroup", "DriveOptions", "Emulator", "RunConfig", "attach", "generate"]
 
 
 def __getattr__(name: str) -> Any:

@@ -10,8 +10,8 @@ from functools import partial
 import httpx2 as httpx
 import uvicorn
 
+from kvdrive.config.run import RunConfig
 from kvdrive.generation import checkpoints
-from kvdrive.plugins.attach import AttentionOptions
 from kvdrive.server.app import Settings, application
 from kvdrive.server.connections import BACKLOG, GuardedProtocol, Patience
 from kvdrive.server.jobs import Limits
@@ -89,7 +89,7 @@ class ServedHere(Listening):
         drives = open_drives(DriveOptions(folder=folder, capacity_bytes=1 << 26))
         metrics, limits = Metrics(), Limits(SLOTS * CONTEXT * 4, running=SLOTS, idle=100)
         sessions = SessionOptions() if keep else None
-        self.scheduler = Scheduler(model, drives, AttentionOptions(active=active), limits, metrics, 1, sessions)
+        self.scheduler = Scheduler(model, drives, RunConfig.of(active=active), limits, metrics, 1, sessions)
         self.scheduler.start()
         given = Settings("tiny", CONTEXT - 1, CONTEXT, tenants or Tenants(), **settings)
         super().__init__(application(model, self.scheduler, metrics, given), patience or Patience(64))

@@ -117,7 +117,7 @@ def test_cards_are_chosen_by_number(tmp_path: Path, image: Path, monkeypatch: py
 
 
 def test_options_that_a_card_lacks_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="leave --preset and --drives out"):
+    with pytest.raises(InputError, match="leave `drives` out"):
         DriveOptions(target="smartssd", drives=2)
     with pytest.raises(InputError, match="only SmartSSDs load an image"):
         DriveOptions(target="cpu", image=tmp_path)

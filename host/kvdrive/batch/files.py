@@ -59,7 +59,7 @@ class Answers:
             self.done = self._read(path)
         except BlockingIOError as error:
             self._file.close()
-            raise InputError(f"another batch writes to {path}: wait for it, or choose another --out") from error
+            raise InputError(f"another batch writes to {path}: wait for it, or choose another `out`") from error
         except BaseException:
             self._file.close()
             raise
@@ -89,6 +89,6 @@ class Answers:
         try:
             done = {str(json.loads(line)["id"]) for line in whole.splitlines()}
         except (json.JSONDecodeError, KeyError, TypeError) as error:
-            raise InputError(f"{path} holds something else than answers: choose another --out") from error
+            raise InputError(f"{path} holds something else than answers: choose another `out`") from error
         self._file.truncate(len(whole.encode()))
         return done

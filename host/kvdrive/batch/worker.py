@@ -9,26 +9,20 @@ from typing import Any
 
 import torch
 
+from kvdrive.config.run import RunConfig
 from kvdrive.errors import InputError
 from kvdrive.generation import batches
-from kvdrive.generation.assistant import check_attention, load_assistant
-from kvdrive.plugins.attach import AttentionOptions
-from kvdrive.targets.opening import DriveOptions, open_drives
-from kvdrive.weights.opening import FlashOptions, load_from
+from kvdrive.generation.assistant import load_assistant
+from kvdrive.targets.opening import open_drives
+from kvdrive.weights.opening import load_from
 
 
 @dataclass(frozen=True)
 class Work:
     """How each prompt is answered: greedily, `new_tokens` at most."""
 
-    model: str
-    dtype: str
-    device: str
+    config: RunConfig
     new_tokens: int
-    drives: DriveOptions
-    attention: AttentionOptions
-    weights: FlashOptions | None = None  # None: in memory
-    assistant: str = ""  # the model that drafts tokens; "": none
 
 
 class Worker:
@@ -36,18 +30,18 @@ class Worker:
 
     def __init__(self, work: Work, longest: int) -> None:
         """`longest`: characters of the longest prompt, which bound its tokens."""
-        threads = work.drives.threads or os.cpu_count() or 1
+        target = work.config.target
+        threads = target.threads or os.cpu_count() or 1
         torch.set_num_threads(threads)
         self._work, self._opened = work, ExitStack()
-        self._checkpoint = load_from(work.weights, work.model, work.dtype, work.device)
+        self._checkpoint = load_from(work.config)
         self._opened.callback(self._checkpoint.close)
         self._assistant = None
-        if work.assistant:
-            check_attention(work.attention)
-            self._assistant = load_assistant(work.assistant, work.dtype, work.device, self._checkpoint)
+        if work.config.model.assistant:
+            self._assistant = load_assistant(work.config.model, self._checkpoint)
         tokens = min(4 * longest + 8, self._checkpoint.context) + work.new_tokens
-        capacity = max(work.drives.capacity_bytes, 4 * tokens * self._checkpoint.shape.bytes_per_token)
-        options = replace(work.drives, threads=threads, capacity_bytes=capacity, group=self._checkpoint.shape.group)
+        capacity = max(target.capacity_bytes, 4 * tokens * self._checkpoint.shape.bytes_per_token)
+        options = replace(target, threads=threads, capacity_bytes=capacity, group=self._checkpoint.shape.group)
         self._drives = self._opened.enter_context(open_drives(options))
 
     def answer(self, name: str, text: str) -> dict[str, Any]:
@@ -59,7 +53,7 @@ class Worker:
             return {"id": name, "error": str(error)}
         batch = batches.batch([ids], self._work.new_tokens, stop_ids=self._checkpoint.stop_ids)
         done = batches.generate(
-            self._checkpoint, batch, self._drives, self._work.attention, assistant=self._assistant
+            self._checkpoint, batch, self._drives, self._work.config, assistant=self._assistant
         ).tokens[0]
         text = self._checkpoint.tokenizer.decode(done, skip_special_tokens=True)
         return {"id": name, "text": text, "prompt_tokens": len(ids), "new_tokens": len(done)}

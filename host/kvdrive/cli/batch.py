@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from kvdrive.cli.fields import configured
 from kvdrive.cli.groups import command
 from kvdrive.cli.options import (
     FolderOptions,
@@ -59,12 +60,7 @@ def batch(
     if actors and files.drive is not None:
         raise InputError("actors cannot share the files of --drive: serve the drives and take --target tcp://")
     asked = read_prompts(prompts)
-    attention = inputs.applied(how.options())
-    drives = where.options(files)
-    weights = drafts.applied(placed.options(drives))
-    work = Work(
-        computed.model, computed.dtype, computed.device, max_new_tokens, drives, attention, weights, drafts.assistant
-    )
+    work = Work(configured(computed, where, files, how, inputs, placed, drafts), max_new_tokens)
     console = Console(stderr=True)
     with Answers(out) as answers:
         left = [prompt for prompt in asked if prompt.id not in answers.done]

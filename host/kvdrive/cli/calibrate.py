@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kvdrive.choices import KV_FORMATS
+from kvdrive.cli.fields import configured
 from kvdrive.cli.groups import command
 from kvdrive.cli.options import FormatName, ModelOptions, TargetOptions, WeightsTier
 from kvdrive.cli.paths import input_files
@@ -54,19 +55,13 @@ def calibrate(
 
     limits = [limit_of(part.strip()) for part in kl.split(",")]
     settings = Settings(
-        model=computed.model,
-        dtype=computed.dtype,
-        device=computed.device,
+        configured(computed, where, placed, attention="groups", unit=unit, kv_format=kv_format),
         limits=limits,
         context=context,
         windows=windows,
         targets=targets,
         texts=text or [],
-        unit=unit,
-        kv_format=kv_format,
         seconds=60 * minutes,
-        drives=where.options(),
-        weights=placed.options(),
     )
     path, found = run(settings, Console(stderr=True))
     if as_json:

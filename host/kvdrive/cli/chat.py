@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kvdrive import private
+from kvdrive.cli.fields import configured
 from kvdrive.cli.groups import command
 from kvdrive.cli.options import (
     EngineOption,
@@ -65,39 +66,40 @@ def chat(
     with waiting_for(IMPORTS):
         import torch
 
-        from kvdrive.generation.assistant import check_attention, load_assistant
+        from kvdrive.generation.assistant import load_assistant
         from kvdrive.generation.conversation import Conversation, is_kept
         from kvdrive.generation.decode import Sampling
-        from kvdrive.plugins.attach import AttentionOptions, attach_to
+        from kvdrive.plugins.transformers import attach
         from kvdrive.private import cache_folder
-        from kvdrive.sessions.options import SessionOptions
-        from kvdrive.targets.opening import DriveOptions, open_named
+        from kvdrive.targets.opening import open_named
         from kvdrive.weights.opening import load_from
 
     threads = threads or os.cpu_count() or 1
     torch.set_num_threads(threads)
-    held = DriveOptions(engine=engine, threads=threads, folder=drive)  # of weights on a drive, and of K and V beside
-    chosen = inputs.applied(full.applied(tier.applied(AttentionOptions(sessions=SessionOptions()))))
-    if drafts.assistant:
-        check_attention(chosen)
+    config = configured(
+        *(computed, tier, full, inputs, placed, drafts),
+        sessions=True,
+        engine=engine,
+        threads=threads,
+        folder=drive,  # of weights on a drive, and of K and V beside
+    )
     with waiting_for(f"loading {computed.model}"):
-        weights = drafts.applied(placed.options(held))
-        checkpoint = load_from(weights, computed.model, computed.dtype, computed.device)
+        checkpoint = load_from(config)
     folder = drive or cache_folder() / "chats" / re.sub(r"[^\w.-]+", "_", checkpoint.path.resolve().name)
     private.make_folder(folder)
     capacity = max(1 << 26, _SPARE * checkpoint.context * checkpoint.shape.bytes_per_token)
-    options = replace(held, folder=None, capacity_bytes=capacity, group=checkpoint.shape.group)
+    options = replace(config.target, folder=None, capacity_bytes=capacity, group=checkpoint.shape.group)
     with (
         closing(checkpoint),
         open_named(folder / "drive.kv", options) as drives,
-        attach_to(checkpoint.model, drives, chosen) as attached,
+        attach(checkpoint.model, drives, config=config) as attached,
     ):
         if not is_kept(attached.cache()):
             raise InputError(f"{checkpoint.name} keeps layers in memory, which no drive can keep: use kvdrive serve")
         assistant = None
         if drafts.assistant:
             with waiting_for(f"loading {drafts.assistant}"):
-                assistant = load_assistant(drafts.assistant, computed.dtype, computed.device, checkpoint)
+                assistant = load_assistant(config.model, checkpoint)
         conversation = Conversation(checkpoint, attached, folder, assistant)
         sys.stderr.write(f"{HELP}; everything is in {folder}\n")
         if conversation.messages:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from kvdrive.choices import KV_FORMATS, explained
+from kvdrive.cli.fields import configured
 from kvdrive.cli.groups import command
 from kvdrive.cli.needs import Needs, sparse
 from kvdrive.cli.options import ModelOptions, TargetOptions, WeightsTier
@@ -68,11 +69,8 @@ def evaluate(
         from kvdrive.eval.evaluation import Settings, evaluate
         from kvdrive.eval.partial import NAME, Partial
 
-    drives = where.options()
     settings = Settings(
-        model=computed.model,
-        dtype=computed.dtype,
-        device=computed.device,
+        configured(computed, where, placed),
         policies=policies,
         ratios=[parse_ratio(part) for part in ratios.split(",")],
         contexts=_lengths(contexts, "--contexts", "512,8192"),
@@ -82,8 +80,6 @@ def evaluate(
         cases=cases,
         texts=text or [],
         seed=seed,
-        drives=drives,
-        weights=placed.options(drives),
         kv_formats=[part.strip() for part in kv_formats.split(",") if part.strip()],
         unread=_limits(unread_limits),
         units=_lengths(units, "--units", "64,128") if units else [],

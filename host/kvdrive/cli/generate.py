@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from kvdrive.cli.fields import configured
 from kvdrive.cli.groups import command
 from kvdrive.cli.options import (
     FolderOptions,
@@ -90,32 +90,23 @@ def generate(
         raise InputError(f"--mini-batches {mini_batches} needs as many sequences: give more prompts, or --batch")
     if session:
         _require_one(session, max(batch, len(texts)), check, files.drive is not None or is_address(where.target))
-    if mini_batches > 1 and placed.weights != "memory":
-        raise InputError(f"--weights {placed.weights} reads weights for the whole batch: leave --mini-batches out")
     with waiting_for(IMPORTS):
         from rich.console import Console
 
         from kvdrive.generation.checkpoints import Checkpoint
         from kvdrive.generation.decode import Sampling
         from kvdrive.generation.task import Settings, passed, run
-    from kvdrive.sessions.options import SessionOptions
 
     settings = Settings(
-        model=computed.model,
-        dtype=computed.dtype,
-        device=computed.device,
+        configured(
+            *(computed, where, files, how, tier, full, inputs, placed, drafts),
+            sessions=bool(session),
+            mini_batches=mini_batches,
+        ),
         new_tokens=max_new_tokens,
         sampling=Sampling(temperature, top_k, top_p, seed),
         ignore_stop=ignore_stop,
-        weights=drafts.applied(placed.options(where.options(files))),
-        drives=where.options(files),
-        attention=replace(
-            inputs.applied(full.applied(tier.applied(how.options()))),
-            sessions=SessionOptions() if session else None,
-            mini_batches=mini_batches,
-        ),
         session=session,
-        assistant=drafts.assistant,
         check=check,
         report=report,
         stream=not as_json,

@@ -10,8 +10,9 @@ from typing import Any, get_args, get_type_hints
 
 from typer import Typer
 
+from kvdrive.cli.fields import with_flags
 from kvdrive.cli.needs import Needs
-from kvdrive.errors import Stopped
+from kvdrive.errors import KvdriveError, Stopped
 
 
 def command(
@@ -28,6 +29,7 @@ def command(
         groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
 
         flat = list(_flat(function, hints))
+        given_names = [one.name for one in flat]
 
         @wraps(function)
         def call(**values: Any) -> None:
@@ -38,6 +40,10 @@ def command(
                 function(**arguments)
             except KeyboardInterrupt as error:
                 raise Stopped(f"stopped: {kept(arguments)}" if kept else "stopped") from error
+            except KvdriveError as error:
+                if error.args and "`" in str(error.args[0]):
+                    error.args = (with_flags(str(error.args[0]), given_names), *error.args[1:])
+                raise
 
         call.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
         call.__annotations__ = {name: one.annotation for name, one in call.__signature__.parameters.items()}  # type: ignore[attr-defined]

@@ -16,6 +16,7 @@ from kvdrive.cli.convert import app as convert_app
 from kvdrive.cli.doctor import app as doctor_app
 from kvdrive.cli.drive import app as drive_app
 from kvdrive.cli.eval import app as eval_app
+from kvdrive.cli.fields import with_flags
 from kvdrive.cli.figures import app as figures_app
 from kvdrive.cli.generate import app as generate_app
 from kvdrive.cli.kernel import app as kernel_app
@@ -108,7 +109,7 @@ def main() -> None:
             sys.stderr.write("kvdrive: stopped\n")
         raise
     except KvdriveError as error:
-        _end(str(error))
+        _end(with_flags(str(error)))
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in EXTRAS:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -13,13 +14,13 @@ from kvdrive.choices import (
     ENGINES,
     KV_FORMATS,
     TARGETS,
-    Active,
     Index,
     LookAhead,
     OnFailure,
     OnOverflow,
     explained,
 )
+from kvdrive.cli.fields import Group, Sets
 from kvdrive.cli.needs import Needs, elsewhere, sparse
 from kvdrive.cli.paths import input_file, output_folder
 from kvdrive.cli.sizes import bytes_of, share_or_bytes
@@ -29,10 +30,7 @@ from kvdrive.sessions.eviction import EVICTIONS
 from kvdrive.weights.eviction import EVICTIONS as EXPERT_CACHES
 
 if TYPE_CHECKING:
-    from kvdrive.plugins.attach import AttentionOptions
     from kvdrive.sessions.options import SessionOptions
-    from kvdrive.targets.opening import DriveOptions
-    from kvdrive.weights.opening import FlashOptions
 
     EvictionName: TypeAlias = str
     ExpertCacheName: TypeAlias = str
@@ -51,13 +49,30 @@ EngineOption = Annotated[
     typer.Option(help=f"who computes in the drive, with the same bits. {explained(ENGINES)}"),
     Needs("a drive in this process, --target emulator or cpu", lambda given: not elsewhere(given)),
 ]
+
+
+def _share(text: str) -> float | Literal["auto"]:
+    """A share of sequences or tokens, or "auto". Raises InputError."""
+    if text == "auto":
+        return "auto"
+    try:
+        return float(text)
+    except ValueError as error:
+        raise InputError(f"'{text}' is no share: give a number from 0 to 1, or auto") from error
+
+
+def _ratio(text: str) -> Fraction | None:
+    """A ratio; None for none. Raises InputError."""
+    return parse_ratio(text) if text else None
+
+
 _GROUPS = Needs("policy groups or auto", sparse)
 _FLASH = Needs("--weights flash or --weights drive", lambda given: given["weights"] != "memory")
 _KEPT = Needs("--idle above 0", lambda given: given["idle"] > 0)
 
 
 @dataclass(frozen=True)
-class ModelOptions:
+class ModelOptions(Group):
     """The model and what computes it."""
 
     model: Annotated[
@@ -76,7 +91,7 @@ class ModelOptions:
 
 
 @dataclass(frozen=True)
-class TargetOptions:
+class TargetOptions(Group):
     """The drive, and who computes in it."""
 
     target: Annotated[
@@ -93,7 +108,9 @@ class TargetOptions:
         ),
     ] = None
     cache: Annotated[
-        str, typer.Option(help="of the cpu target: K and V up to this size may stay in the page cache; K, M, G, T")
+        str,
+        typer.Option(help="of the cpu target: K and V up to this size may stay in the page cache; K, M, G, T"),
+        Sets("cache_bytes", bytes_of),
     ] = "0"
     index: Annotated[
         Index,
@@ -104,36 +121,19 @@ class TargetOptions:
         _GROUPS,
     ] = "auto"
     hot: Annotated[
-        str, typer.Option(help="of policy groups: memory for the K and V that were read last; K, M, G, T"), _GROUPS
+        str,
+        typer.Option(help="of policy groups: memory for the K and V that were read last; K, M, G, T"),
+        _GROUPS,
+        Sets("hot_bytes", bytes_of),
     ] = "0"
     image: Annotated[Path | None, typer.Option(help="of SmartSSDs: the FPGA image of the kernels (xclbin)")] = None
     engine: EngineOption = "fast"
     preset: Annotated[str, typer.Option(help="flash whose time is modelled; `kvdrive doctor` lists them")] = ""
     threads: Annotated[int, typer.Option(min=0, help="threads of host and engine; 0: all cores")] = 0
 
-    def options(self, files: FolderOptions | None = None) -> DriveOptions:
-        """The options as `open_drives` takes them. Raises InputError."""
-        from kvdrive.targets.opening import DriveOptions
-
-        files = files or FolderOptions()
-        return DriveOptions(
-            engine=self.engine,
-            preset=self.preset,
-            threads=self.threads,
-            folder=files.drive,
-            drives=files.drives,
-            format=files.format,
-            target=self.target,
-            cache_bytes=bytes_of(self.cache),
-            index=self.index,
-            hot_bytes=bytes_of(self.hot),
-            identity=self.identity,
-            image=self.image,
-        )
-
 
 @dataclass(frozen=True)
-class FolderOptions:
+class FolderOptions(Group):
     """The files of drives in this process."""
 
     drives: Annotated[
@@ -144,6 +144,7 @@ class FolderOptions:
         typer.Option(
             callback=output_folder, help="folder of the drives; what they hold is kept. Default: a temporary one"
         ),
+        Sets("folder"),
     ] = None
     format: Annotated[bool, typer.Option("--format", help="forget what existing drives of the folder hold")] = False
 
@@ -193,7 +194,7 @@ def _policy(value: str) -> str:
 
 
 @dataclass(frozen=True)
-class PolicyOptions:
+class PolicyOptions(Group):
     """What a decode step attends to, when new K and V are written, and what happens when they are lost."""
 
     attention: Annotated[
@@ -208,6 +209,7 @@ class PolicyOptions:
         str,
         typer.Option(help="share of K and V that a policy other than exact and auto uses, as 1/8; they need it"),
         Needs("a policy other than exact", lambda given: given["attention"] != "exact"),
+        Sets("ratio", _ratio),
     ] = ""
     unit: Annotated[
         int, typer.Option(help="tokens that policy groups reads or leaves out together: 16, 32, 64, 128; 0: 32")
@@ -240,18 +242,9 @@ class PolicyOptions:
         if own != "exact" and not entry.takes and not self.ratio:
             raise InputError(f"--attention {own} reads everything without a ratio: give one, as --ratio 1/8")
 
-    def options(self) -> AttentionOptions:
-        """The options as `attach` takes them. Raises InputError."""
-        from kvdrive.plugins.attach import AttentionOptions
-
-        ratio = parse_ratio(self.ratio) if self.ratio else None
-        return AttentionOptions(
-            self.attention, ratio, self.unit, self.unread, self.spill, self.on_failure, kv_format=self.kv_format
-        )
-
 
 @dataclass(frozen=True)
-class OverflowOptions:
+class OverflowOptions(Group):
     """What happens when a text has used up the model's positions."""
 
     overflow: Annotated[
@@ -267,13 +260,9 @@ class OverflowOptions:
         int, typer.Option(min=0, help="tokens that a text holds at most; 0: as many as the model has positions")
     ] = 0
 
-    def applied(self, attention: AttentionOptions) -> AttentionOptions:
-        """`attention` with these options."""
-        return replace(attention, overflow=self.overflow, overflow_ratio=self.overflow_ratio, context=self.context)
-
 
 @dataclass(frozen=True)
-class WeightsTier:
+class WeightsTier(Group):
     """Where the model's weights are."""
 
     weights: Annotated[
@@ -296,6 +285,7 @@ class WeightsTier:
         str,
         typer.Option(help="for all weights, with --weights flash: a share as 50%, or a size with K, M, G, T"),
         _FLASH,
+        Sets("weights_memory", share_or_bytes),
     ] = "50%"
     weights_cache: Annotated[
         ExpertCacheName, typer.Option(help=f"which expert leaves memory. {explained(EXPERT_CACHES)}"), _FLASH
@@ -320,40 +310,9 @@ class WeightsTier:
         ),
     ] = "exact"
 
-    def options(self, drives: DriveOptions | None = None) -> FlashOptions | None:
-        """The options as `weights.opening` takes them; None for weights in memory. Raises InputError.
-
-        `drives`: of a command that opens them while it has the weights; None: it has no weights on drives.
-        """
-        if self.weights == "memory":
-            if self.ffn != "exact":
-                raise InputError(f"--ffn {self.ffn} goes with --weights flash")
-        elif self.ffn == "drive" and self.weights != "drive":
-            raise InputError("--ffn drive goes with --weights drive")
-        if self.weights != "flash" and self.weights_file is not None:
-            raise InputError("--weights-file goes with --weights flash")
-        if self.weights != "flash" and self.weights_copy is not None:
-            raise InputError("--weights-copy goes with --weights flash")
-        if self.weights == "memory":
-            return None
-        if self.weights == "drive" and drives is None:
-            raise InputError("this command reads no weights from a drive: take --weights flash")
-        from kvdrive.weights.opening import FlashOptions
-
-        return FlashOptions(
-            self.weights_file,
-            share_or_bytes(self.weights_memory),
-            self.weights_cache,
-            self.look_ahead,
-            weights_window=self.weights_window,
-            ffn=self.ffn,
-            weights_copy=self.weights_copy,
-            on_drive=drives if self.weights == "drive" else None,
-        )
-
 
 @dataclass(frozen=True)
-class Speculation:
+class Speculation(Group):
     """A model that drafts tokens, which another one verifies."""
 
     assistant: Annotated[
@@ -369,27 +328,13 @@ class Speculation:
             help="of dense models on flash: neurons that the first tokens of a verifying call used stay in memory. The "
             "share of the tokens, 0 to 1; auto: the share that has been accepted so far"
         ),
+        Needs("--assistant and --weights flash", lambda given: given["assistant"] and given["weights"] != "memory"),
+        Sets("accepted", _share),
     ] = "auto"
-
-    def applied(self, weights: FlashOptions | None) -> FlashOptions | None:
-        """`weights` with this share. Raises InputError."""
-        if self.accepted == "auto":
-            return weights and replace(weights, accepted="auto")
-        if not self.assistant:
-            raise InputError("--accepted goes with --assistant")
-        if weights is None:
-            raise InputError("--accepted is for weights on flash: leave it out with weights in memory")
-        try:
-            share = float(self.accepted)
-        except ValueError:
-            share = 0.0
-        if not 0 < share <= 1:
-            raise InputError(f"--accepted {self.accepted} is no share: give a number above 0 and up to 1, or auto")
-        return replace(weights, accepted=share)
 
 
 @dataclass(frozen=True)
-class MemoryTier:
+class MemoryTier(Group):
     """Where running sequences are."""
 
     active: Annotated[
@@ -408,22 +353,17 @@ class MemoryTier:
         Needs("--active memory or auto", lambda given: given["active"] != "drive"),
     ] = "0"
 
-    @property
-    def place(self) -> Active:
-        """Where they are. Raises InputError."""
-        if self.active != "auto":
-            return self.active
-        return "memory" if bytes_of(self.memory) else "drive"
-
-    def applied(self, attention: AttentionOptions) -> AttentionOptions:
-        """`attention` with sequences in this place. Raises InputError."""
+    def fields(self) -> dict[str, Any]:
+        """See Group. Raises InputError."""
         from kvdrive.kvcache.budget import MemoryOptions
 
-        return replace(attention, active=self.place, memory=MemoryOptions(bytes_of(self.memory)))
+        size = bytes_of(self.memory)
+        active = ("memory" if size else "drive") if self.active == "auto" else self.active
+        return {"active": active, "memory": MemoryOptions(size)}
 
 
 @dataclass(frozen=True)
-class InputTier:
+class InputTier(Group):
     """What the drives keep of a sequence."""
 
     xcache: Annotated[
@@ -432,13 +372,5 @@ class InputTier:
             help="share of the sequences of which the drives keep layer inputs instead of K and V, 0 to 1: fewer bytes "
             "are written, and the host rebuilds K and V; auto: the share that is fastest here"
         ),
+        Sets("xcache", _share),
     ] = "0"
-
-    def applied(self, attention: AttentionOptions) -> AttentionOptions:
-        """`attention` with this share. Raises InputError."""
-        if self.xcache == "auto":
-            return replace(attention, xcache="auto")
-        try:
-            return replace(attention, xcache=float(self.xcache))
-        except ValueError as error:
-            raise InputError(f"--xcache {self.xcache} is no share: give a number from 0 to 1, or auto") from error

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kvdrive.cli.fields import configured
 from kvdrive.cli.groups import command
 from kvdrive.cli.options import InputTier, MemoryTier, ModelOptions, TargetOptions, kept_drives
 from kvdrive.cli.paths import output_folder
@@ -48,19 +49,14 @@ def run(
         from kvdrive.generation.demonstration import Demonstration, demonstration
         from kvdrive.generation.task import Settings, passed
         from kvdrive.generation.task import run as generate
-        from kvdrive.plugins.attach import AttentionOptions
 
     console = Console()
-    attention = inputs.applied(tier.applied(AttentionOptions()))
+    config = configured(computed, where, tier, inputs)
     settings = Settings(
-        model=computed.model,
-        dtype=computed.dtype,
-        device=computed.device,
+        config,
         new_tokens=new_tokens,
-        drives=where.options(),
-        attention=attention,
         check=True,
-        verify_steps=_VERIFY_STEPS if attention.active == "drive" else 0,
+        verify_steps=_VERIFY_STEPS if config.placement.active == "drive" else 0,
         report=out,
     )
 

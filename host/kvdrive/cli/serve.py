@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from kvdrive.choices import PREFILL_CHUNK, TARGETS
+from kvdrive.cli.fields import configured
 from kvdrive.cli.groups import command
 from kvdrive.cli.options import (
     FolderOptions,
@@ -125,20 +126,18 @@ def serve(
         from kvdrive.targets.opening import open_drives
         from kvdrive.weights.opening import load_from
 
-    options = where.options(files)
-    attention = inputs.applied(full.applied(tier.applied(how.options())))
-    sessions = kept.options(idle)
+    config = configured(computed, where, files, how, tier, full, inputs, placed, drafts)
     with waiting_for(f"loading {computed.model}"):
-        checkpoint = load_from(drafts.applied(placed.options(options)), computed.model, computed.dtype, computed.device)
+        checkpoint = load_from(config)
     listening = _bind(host, port)
     threads = where.threads or os.cpu_count() or 1
     context = full.context or checkpoint.context
     tokens = max_tokens or concurrency * context
     capacity = _SPARE * tokens * checkpoint.shape.bytes_per_token
     options = replace(
-        options,
+        config.target,
         threads=threads,
-        capacity_bytes=max(options.capacity_bytes, capacity),
+        capacity_bytes=max(config.target.capacity_bytes, capacity),
         needed_bytes=capacity,
         group=checkpoint.shape.group,
     )
@@ -149,7 +148,7 @@ def serve(
         prefill_chunk = min(prefill_chunk or context, max(1, context // 4))
     metrics = Metrics()
     limits = Limits(tokens, queue, concurrency, idle, max_batch, prefill_chunk, _held(full, context))
-    scheduler = Scheduler(checkpoint, opened, attention, limits, metrics, threads, sessions)
+    scheduler = Scheduler(checkpoint, opened, config, limits, metrics, threads, kept.options(idle))
     scheduler.start()
     settings = Settings(
         name or checkpoint.path.name,
@@ -160,7 +159,7 @@ def serve(
         deadline or math.inf,
         ignore_unknown=unknown_fields == "warn",
     )
-    config = uvicorn.Config(
+    server = uvicorn.Config(
         application(checkpoint, scheduler, metrics, settings),
         http=partial(GuardedProtocol, Patience(places())),  # type: ignore[arg-type]
         ws="none",
@@ -169,7 +168,7 @@ def serve(
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
     typer.echo(f"serving {settings.name} at http://{host}:{listening.getsockname()[1]}/v1")
-    uvicorn.Server(config).run(sockets=[listening])
+    uvicorn.Server(server).run(sockets=[listening])
 
 
 def _tenants(key: str, keys: Path | None, tenant: str) -> Tenants:

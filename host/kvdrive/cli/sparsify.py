@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from kvdrive.cli.fields import configured
 from kvdrive.cli.groups import command
 from kvdrive.cli.options import ModelOptions, WeightsTier
 from kvdrive.cli.paths import input_files
@@ -42,6 +43,8 @@ def sparsify(
     parsed = [_share(part) for part in wanted]
     if placed.ffn != "exact":
         raise InputError("sparsify begins with the exact model: leave --ffn out")
+    if placed.weights == "drive":
+        raise InputError("sparsify reads no weights from a drive: take --weights flash")
     with waiting_for(IMPORTS):
         from rich.console import Console
         from rich.table import Table
@@ -52,14 +55,14 @@ def sparsify(
         from kvdrive.generation.progress import bar
         from kvdrive.weights.calibrate import calibrate
         from kvdrive.weights.cuts import keep_cuts
-        from kvdrive.weights.opening import FlashOptions, load_from, manifest_of
+        from kvdrive.weights.opening import load_from, manifest_of
 
-    options = None if placed.weights == "memory" else placed.options()
-    file, manifest = manifest_of(places.find(computed.model), options or FlashOptions(placed.weights_file))
+    config = configured(computed, placed)
+    file, manifest = manifest_of(places.find(computed.model), config.stored())
     if not manifest.neurons:
         raise InputError(f"{file} holds experts: thresholds are for dense models")
     with waiting_for(f"loading {computed.model}"):
-        checkpoint = load_from(options, computed.model, computed.dtype, computed.device)
+        checkpoint = load_from(config.changed(weights_file=None) if placed.weights == "memory" else config)
     with closing(checkpoint):
         found = windows_of(documents(checkpoint, text or []), tokens - 1, 1, 2 * windows)
         steps = windows * (2 + len(parsed))

@@ -55,7 +55,8 @@ def train_predictor(
         from kvdrive.generation import checkpoints, places
         from kvdrive.generation.progress import bar
         from kvdrive.weights.cuts import cuts_of
-        from kvdrive.weights.opening import FlashOptions, manifest_of
+        from kvdrive.weights.opening import manifest_of
+        from kvdrive.weights.options import FlashOptions
         from kvdrive.weights.predictor import keep_predictors
         from kvdrive.weights.training import Text, Training, make_predictors
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from kvdrive.config.run import RunConfig
 from kvdrive.eval import library, perplexity
 from kvdrive.eval.evaluation import documents
 from kvdrive.eval.head_ratios import RATIOS, Limits, Rater, calibrate
@@ -27,7 +28,7 @@ from kvdrive.policies.choice import Choice, keep_choices, place_of
 from kvdrive.policies.groups import Groups
 from kvdrive.targets.opening import DriveOptions, open_drive, require_space
 from kvdrive.waiting import waiting_for
-from kvdrive.weights.opening import FlashOptions, load_from
+from kvdrive.weights.opening import load_from
 
 
 @dataclass(frozen=True)
@@ -37,19 +38,23 @@ class Settings:
     `limits`: of the KL divergence, as text. `seconds`: for the measurements of single heads; 0: no bound.
     """
 
-    model: str
-    dtype: str
-    device: str
+    config: RunConfig
     limits: Sequence[str]
     context: int
     windows: int
     targets: int
     texts: Sequence[Path]
-    unit: int
-    kv_format: str
     seconds: float
-    drives: DriveOptions
-    weights: FlashOptions | None = None  # None: in memory
+
+    @property
+    def unit(self) -> int:
+        """Tokens that are read or left out together."""
+        return self.config.policy.unit
+
+    @property
+    def kv_format(self) -> str:
+        """How K and V are stored."""
+        return self.config.placement.kv_format
 
     def options(self) -> dict[str, Any]:
         """The options of the command line on which a measurement depends, by name."""
@@ -60,15 +65,15 @@ class Settings:
             "--text": [str(path) for path in self.texts],
             "--unit": self.unit,
             "--kv-format": self.kv_format,
-            "--device": self.device,
+            "--device": self.config.model.device,
         }
 
 
 def run(settings: Settings, console: Console | None) -> tuple[Path, dict[str, Choice]]:
     """Calibrate, with progress on `console`, and store the choices. Returns their file. Raises KvdriveError."""
     Groups(RATIOS[0], settings.unit)  # raises InputError for a unit that there is not, before the model is loaded
-    with waiting_for(f"loading {settings.model}", console):
-        checkpoint = load_from(settings.weights, settings.model, settings.dtype, settings.device)
+    with waiting_for(f"loading {settings.config.model.model}", console):
+        checkpoint = load_from(settings.config)
     with closing(checkpoint):
         label = of_model(checkpoint.model, named(settings.kv_format))
         found = _run(checkpoint, settings, label, console)
@@ -112,12 +117,13 @@ def _drives(checkpoint: Checkpoint, settings: Settings) -> DriveOptions:
     """Drives with room for all windows. Raises InputError."""
     tokens = settings.windows * (settings.context + settings.targets + 1024)
     room = 2 * checkpoint.shape.bytes_per_token * tokens
-    threads = settings.drives.threads or os.cpu_count() or 1
+    drives = settings.config.target
+    threads = drives.threads or os.cpu_count() or 1
     torch.set_num_threads(threads)
     drives = replace(
-        settings.drives,
+        drives,
         threads=threads,
-        capacity_bytes=max(settings.drives.capacity_bytes, room),
+        capacity_bytes=max(drives.capacity_bytes, room),
         needed_bytes=room,
         group=checkpoint.shape.group,
     )

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from rich.console import Console
 
+from kvdrive.config.run import RunConfig
 from kvdrive.errors import InputError
 from kvdrive.eval import library, perplexity, tasks
 from kvdrive.eval.library import Module
@@ -25,9 +26,9 @@ from kvdrive.eval.tasks import Tokens
 from kvdrive.eval.wording import style_of
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.progress import bar
-from kvdrive.targets.opening import DriveOptions, open_drive, require_space
+from kvdrive.targets.opening import open_drive, require_space
 from kvdrive.waiting import waiting_for
-from kvdrive.weights.opening import FlashOptions, load_from
+from kvdrive.weights.opening import load_from
 
 DEPTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
@@ -36,9 +37,7 @@ DEPTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
 class Settings:
     """What to evaluate. Empty `texts`: the held-out modules of the standard library. `cases`: per task and length."""
 
-    model: str
-    dtype: str
-    device: str
+    config: RunConfig
     policies: str
     ratios: Sequence[Fraction]
     contexts: Sequence[int]
@@ -48,18 +47,17 @@ class Settings:
     cases: int
     texts: Sequence[Path]
     seed: int
-    drives: DriveOptions
     kv_formats: Sequence[str] = ("f16",)
     unread: Sequence[float] = ()
     units: Sequence[int] = ()
-    weights: FlashOptions | None = None  # None: in memory
 
     def options(self) -> dict[str, Any]:
         """The options of the command line on which an answer depends, by name."""
+        model, drives = self.config.model, self.config.target
         return {
-            "--model": self.model,
-            "--dtype": self.dtype,
-            "--device": self.device,
+            "--model": model.model,
+            "--dtype": model.dtype,
+            "--device": model.device,
             "--policies": self.policies,
             "--ratios": [str(ratio) for ratio in self.ratios],
             "--contexts": list(self.contexts),
@@ -69,11 +67,11 @@ class Settings:
             "--cases": self.cases,
             "--text": [str(path) for path in self.texts],
             "--seed": self.seed,
-            "--target": self.drives.target,
-            "--engine": self.drives.engine,
-            "--preset": self.drives.preset,
-            "--index": self.drives.index,
-            "--hot": self.drives.hot_bytes,
+            "--target": drives.target,
+            "--engine": drives.engine,
+            "--preset": drives.preset,
+            "--index": drives.index,
+            "--hot": drives.hot_bytes,
             "--kv-formats": list(self.kv_formats),
             **({"--unread-limits": list(self.unread)} if self.unread else {}),
             **({"--units": list(self.units)} if self.units else {}),
@@ -88,8 +86,8 @@ def evaluate(settings: Settings, console: Console | None, partial: Partial) -> d
     compared = ways(
         chosen_policies(settings.policies, settings.ratios, settings.unread, settings.units), settings.kv_formats
     )
-    with waiting_for(f"loading {settings.model}", console):
-        checkpoint = load_from(settings.weights, settings.model, settings.dtype, settings.device)
+    with waiting_for(f"loading {settings.config.model.model}", console):
+        checkpoint = load_from(settings.config)
     with closing(checkpoint):
         return _evaluate(checkpoint, settings, compared, console, partial)
 
@@ -106,14 +104,15 @@ def _evaluate(
     asked = {length: _questions(checkpoint, settings, texts, windows, length) for length in settings.contexts}
     steps = sum(map(len, asked.values())) * len(compared)
     if not steps:
-        raise InputError("nothing to ask: allow --windows or --cases")
+        raise InputError("nothing to ask: allow `windows` or `cases`")
     room = 2 * checkpoint.shape.bytes_per_token * (longest + settings.targets + 1024)
-    threads = settings.drives.threads or os.cpu_count() or 1
+    drives = settings.config.target
+    threads = drives.threads or os.cpu_count() or 1
     torch.set_num_threads(threads)
     drives = replace(
-        settings.drives,
+        drives,
         threads=threads,
-        capacity_bytes=max(settings.drives.capacity_bytes, room),
+        capacity_bytes=max(drives.capacity_bytes, room),
         needed_bytes=room,
         group=checkpoint.shape.group,
     )
@@ -129,9 +128,9 @@ def _evaluate(
             found = sweep(checkpoint.model, target, compared, asked[length], _advance(shown), partial)
             points += [replace(point, context=length) for point in found]
     return {
-        "model": settings.model,
-        "dtype": settings.dtype,
-        "engine": settings.drives.engine,
+        "model": settings.config.model.model,
+        "dtype": settings.config.model.dtype,
+        "engine": drives.engine,
         "targets": settings.targets,
         "windows": len(windows),
         "cases": settings.cases,

@@ -190,8 +190,8 @@ def choose(rater: Rater, steps: Sequence[Step], limit: str) -> tuple[Ratios, Poi
     best, first_not = after(0), len(steps) + 1
     if not fits(best[1]):
         raise InputError(
-            f"K and V in {rater.kv_format} alone have a KL of {best[1].kl:.4f}, not below {limit}: take a larger --kl, "
-            "or another --kv-format"
+            f"K and V in {rater.kv_format} alone have a KL of {best[1].kl:.4f}, not below {limit}: take a larger `kl`, "
+            "or another `kv_format`"
         )
     count = 0
     while count + 1 < first_not:
@@ -202,7 +202,7 @@ def choose(rater: Rater, steps: Sequence[Step], limit: str) -> tuple[Ratios, Poi
         else:
             first_not = middle
     if count == 0:
-        raise InputError(f"no head can read less with a KL below {limit}: take a larger --kl")
+        raise InputError(f"no head can read less with a KL below {limit}: take a larger `kl`")
     return best
 
 

@@ -57,7 +57,7 @@ class Partial(UserDict[str, Answer]):
         try:
             yield
         except KeyboardInterrupt as error:
-            kept = f"{self.path} keeps {len(self)} of {total} answers; the same command with --resume goes on with them"
+            kept = f"{self.path} keeps {len(self)} of {total} answers; the same command with `resume` goes on with them"
             raise Stopped(
                 f"stopped: {kept}" if self else "stopped before the first answer: nothing was kept"
             ) from error
@@ -76,7 +76,7 @@ class Partial(UserDict[str, Answer]):
             raise InputError(f"{self.path} is damaged: remove it to begin again") from error
         if not resume:
             raise InputError(
-                f"{self.path} keeps {count} answers of a run that was stopped: --resume goes on with them, or remove "
+                f"{self.path} keeps {count} answers of a run that was stopped: `resume` goes on with them, or remove "
                 "the file to begin again"
             )
         for name, value in self._options.items():

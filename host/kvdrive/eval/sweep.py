@@ -18,6 +18,7 @@ from typing import Any
 from transformers import DynamicCache, PreTrainedModel
 
 from kvdrive import abi
+from kvdrive.config.abilities import Ability
 from kvdrive.errors import InputError
 from kvdrive.eval.perplexity import OnStep
 from kvdrive.eval.points import TEXT, Answer, Answers, Point, Question, Way
@@ -70,7 +71,7 @@ def ways(policies: Sequence[Policy], kv_formats: Sequence[str]) -> list[Way]:
     found = []
     for name in kv_formats:
         plain = formats.named(name) == RowFormat.BINARY16
-        found += [Way(p, name) for p in policies if plain or not p.why_f16]
+        found += [Way(p, name) for p in policies if plain or Ability.FORMATS in p.provides]
     if not found:
         raise InputError("nothing to evaluate: policies on the host read K and V as f16 only; add f16 to the formats")
     return found

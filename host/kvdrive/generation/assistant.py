@@ -16,11 +16,11 @@ from transformers import GenerationConfig, PreTrainedModel
 from transformers.cache_utils import Cache
 from transformers.generation.candidate_generator import AssistedCandidateGenerator
 
+from kvdrive.config.run import ModelOptions
 from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.generation import checkpoints
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.decode import GREEDY, Sampling, Step, choose
-from kvdrive.plugins.attach import AttentionOptions
 from kvdrive.weights.acceptance import Acceptance
 from kvdrive.weights.neurons import DRAFT
 from kvdrive.weights.sparse import SparseWeights
@@ -104,32 +104,26 @@ class Drafts:
         self._candidates.update_candidate_strategy(text, logits[None], accepted)
 
 
-def load_assistant(name: str, dtype: str, device: str, checkpoint: Checkpoint) -> Assistant:
-    """The assistant of this name for `checkpoint`, in memory; arguments as in `checkpoints.load`.
+def load_assistant(options: ModelOptions, checkpoint: Checkpoint) -> Assistant:
+    """The assistant that `options` name for their own model `checkpoint`, in memory.
 
     Raises InputError if it has another vocabulary.
     """
-    found = checkpoints.load(name, dtype, device)
+    found = checkpoints.load(options.assistant, options.dtype, options.device)
     sizes = [one.model.config.get_text_config().vocab_size for one in (checkpoint, found)]
     if sizes[0] != sizes[1] or checkpoint.tokenizer.get_vocab() != found.tokenizer.get_vocab():
         raise InputError(
-            f"--assistant {name} has another vocabulary than {checkpoint.name}: take a smaller model of its family"
+            f"`assistant={options.assistant}` has another vocabulary than {checkpoint.name}: take a smaller model of "
+            "its family"
         )
     weights = checkpoint.weights
     return Assistant(found, weights.acceptance if isinstance(weights, SparseWeights) else None)
 
 
-def check_attention(attention: AttentionOptions, rows: int = 1) -> None:
-    """Raises InputError where drafts cannot be verified with the tokens of single steps."""
+def require_one(rows: int) -> None:
+    """Raises InputError for a batch of several sequences."""
     if rows > 1:
-        raise InputError(f"--assistant drafts for one sequence, not for {rows}: give one prompt, or leave it out")
-    if attention.attention != "exact":
-        raise InputError(
-            f"--assistant goes with exact attention: {attention.attention} attends to other tokens when several are "
-            "computed together"
-        )
-    if attention.overflow == "trim":
-        raise InputError("--assistant does not go with --overflow trim: what was drafted could not be removed")
+        raise InputError(f"`assistant` drafts for one sequence, not for {rows}: give one prompt, or leave it out")
 
 
 def assisted_steps(
@@ -156,7 +150,7 @@ def assisted_steps(
             out = model(given.to(model.device), past_key_values=cache, use_cache=True, logits_to_keep=len(drafted) + 1)
         logits = out.logits[0].float().cpu()
         if drafts is None and not all(layer.is_croppable for layer in cache.layers):
-            raise UnsupportedError("the model or its attention cannot remove drafted tokens: leave --assistant out")
+            raise UnsupportedError("the model or its attention cannot remove drafted tokens: leave `assistant` out")
         chosen = _chosen(logits, drafted.tolist(), sampling, generator, stop_ids)
         cache.crop(len(chosen) - 1 - len(drafted))
         if drafts is not None:

@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
+from kvdrive.config.run import RunConfig
 from kvdrive.generation.assistant import Assistant, assisted_steps
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.decode import GREEDY, Sampling, Step, steps
 from kvdrive.generation.generate import greedy
 from kvdrive.kvcache.base import AttachedCache
 from kvdrive.kvcache.overflow import Removal
-from kvdrive.plugins.attach import AttentionOptions, attach_to
-from kvdrive.plugins.transformers import Attachment
+from kvdrive.plugins.transformers import Attachment, attach
 from kvdrive.report.record import Recorder
 from kvdrive.targets.group import DriveGroup
 
@@ -74,7 +74,7 @@ def generate(
     checkpoint: Checkpoint,
     work: Batch,
     drives: DriveGroup,
-    attention: AttentionOptions,
+    config: RunConfig,
     *,
     on_step: OnStep = lambda step: None,
     on_layer: OnLayer = lambda layer: None,
@@ -89,7 +89,7 @@ def generate(
     rows: list[torch.Tensor] = []
     logits: list[torch.Tensor] = []
     record = Recorder(drives)
-    with attach_to(checkpoint.model, record.drives, attention) as attachment:
+    with attach(checkpoint.model, record.drives, config=config) as attachment:
         cache, work = _begin(attachment, work)
         record.begin()
         with record.watch_layers(checkpoint.model, lambda layer: None if rows else on_layer(layer)):

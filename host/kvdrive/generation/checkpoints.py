@@ -96,8 +96,8 @@ class Checkpoint:
         if prompt_tokens + new_tokens > (context or self.context):
             raise InputError(
                 f"{prompt_tokens} prompt tokens and {new_tokens} new ones exceed the {context or self.context} "
-                f"positions of {self.name}: shorten the prompt (--prompt-tokens), generate less, or let old tokens "
-                "leave (--overflow trim)"
+                f"positions of {self.name}: shorten the prompt (`prompt_tokens`), generate less, or let old tokens "
+                "leave (`overflow=trim`)"
             )
 
 
@@ -113,7 +113,7 @@ def load(name: str, dtype: str = "float32", device: str = "cpu") -> Checkpoint:
     read = _read_gguf if path.is_file() else _read_folder
     model, tokenizer = read(path, "bfloat16" if dtype == ROUNDED else dtype)
     if dtype == ROUNDED and not round_matrices(model):
-        raise InputError(f"{name} has no matrices that can be rounded to 8 bits: take --dtype bfloat16")
+        raise InputError(f"{name} has no matrices that can be rounded to 8 bits: take `dtype=bfloat16`")
     try:
         model = model.eval().to(where)
     except RuntimeError as error:

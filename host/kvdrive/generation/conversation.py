@@ -93,10 +93,10 @@ class Conversation:
         ids = self._checkpoint.encode(as_text(tokenizer, messages), special=wants_special(tokenizer))
         ids = as_held(tokenizer, ids, self._store.finder.tokens_of(NAME))
         context = self._overflow.context or self._checkpoint.context
-        if self._overflow.how == "error" and len(ids) + new_tokens > context:
+        if self._overflow.overflow == "error" and len(ids) + new_tokens > context:
             raise InputError(
                 f"the conversation has {len(ids)} tokens and the model {context} positions: start anew with /new, or "
-                "let old tokens leave (--overflow trim)"
+                "let old tokens leave (`overflow=trim`)"
             )
         self._save(messages)
         cache = self._store.cache(ids, NAME, new_tokens=new_tokens)
@@ -122,7 +122,7 @@ class Conversation:
         if self._assistant is not None:
             return assisted_steps(model, ids, cache, new_tokens, self._assistant, sampling=sampling, stop_ids=stops)
         context = self._overflow.context or self._checkpoint.context
-        at_once = context // 4 if self._overflow.how == "trim" else 0
+        at_once = context // 4 if self._overflow.overflow == "trim" else 0
         return steps(model, ids, cache, new_tokens, sampling=sampling, stop_ids=stops, at_once=at_once)
 
     def start_anew(self) -> None:

@@ -57,7 +57,7 @@ def _pass_key(checkpoint: Checkpoint, tokens: int) -> Demonstration:
 def held_out(checkpoint: Checkpoint, tokens: int) -> tuple[str, list[int]]:
     """Names and first tokens of the longest modules held out from the training of models/mini. Raises InputError."""
     if tokens <= 0:
-        raise InputError("the question alone has so many tokens: take more --prompt-tokens")
+        raise InputError("the question alone has so many tokens: take more `prompt_tokens`")
     names: list[str] = []
     ids: list[int] = []
     for module in library.held_out_modules():
@@ -65,7 +65,7 @@ def held_out(checkpoint: Checkpoint, tokens: int) -> tuple[str, list[int]]:
         ids += checkpoint.encode(module.text[: tokens * _LONGEST_TOKEN])
         if len(ids) >= tokens:
             return ", ".join(names), ids[:tokens]
-    raise InputError(f"the held-out modules have {len(ids)} tokens: take fewer --prompt-tokens")
+    raise InputError(f"the held-out modules have {len(ids)} tokens: take fewer `prompt_tokens`")
 
 
 def _question(checkpoint: Checkpoint, tokens: int) -> Demonstration:
@@ -82,7 +82,7 @@ def _question(checkpoint: Checkpoint, tokens: int) -> Demonstration:
     room = tokens - len(left) - len(hidden) - len(right)
     document = checkpoint.encode(text[: max(room, 1) * _LONGEST_TOKEN], special=False)[: max(room, 0)]
     if len(document) < room or room <= 0:
-        raise InputError(f"no prompt of {tokens} tokens can be made of {len(document)} tokens: change --prompt-tokens")
+        raise InputError(f"no prompt of {tokens} tokens can be made of {len(document)} tokens: change `prompt_tokens`")
     here = int(len(document) * _DEPTH)
     ids = left + document[:here] + hidden + document[here:] + right
     about = f"{len(ids):,} tokens of the Python language reference, with a number stated in it"

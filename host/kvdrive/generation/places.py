@@ -32,7 +32,7 @@ def find(name: str) -> Path:
         folder = path.name
         raise InputError(
             f"'{name}' is no folder here, and kvdrive downloads nothing: "
-            f"get it with `hf download {name} --local-dir {folder}`, then give --model {folder}"
+            f"get it with `hf download {name} --local-dir {folder}`, then give `model={folder}`"
         )
     raise InputError(
         f"no checkpoint in '{name}': give a Hugging Face folder (config.json, *.safetensors, a tokenizer), "

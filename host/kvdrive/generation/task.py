@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,19 +15,19 @@ import torch
 from rich.console import Console
 
 from kvdrive import _native
+from kvdrive.config.run import RunConfig
 from kvdrive.generation import batches
-from kvdrive.generation.assistant import Assistant, check_attention, load_assistant
+from kvdrive.generation.assistant import Assistant, load_assistant, require_one
 from kvdrive.generation.batches import Batch, Generated
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.decode import GREEDY, Sampling
 from kvdrive.generation.progress import Display, bar
-from kvdrive.plugins.attach import AttentionOptions
 from kvdrive.report import files, plots
 from kvdrive.report.summary import Report, summarise, table
 from kvdrive.report.trace import covered
-from kvdrive.targets.opening import DriveOptions, open_drives, require_space
+from kvdrive.targets.opening import open_drives, require_space
 from kvdrive.waiting import waiting_for
-from kvdrive.weights.opening import FlashOptions, load_from
+from kvdrive.weights.opening import load_from
 from kvdrive.weights.whole import load_whole
 
 ReadPrompts = Callable[[Checkpoint], list[list[int]]]
@@ -39,17 +39,11 @@ NO_COMPARISON: Report = {"check": None, "transformers": None}
 class Settings:
     """A generation as its caller describes it; `cli.generate` explains the fields."""
 
-    model: str
+    config: RunConfig
     new_tokens: int
-    dtype: str = "float32"
-    device: str = "cpu"
     sampling: Sampling = GREEDY
     ignore_stop: bool = False
-    weights: FlashOptions | None = None  # experts or neurons stay on flash; None: all weights in memory
-    drives: DriveOptions = field(default_factory=DriveOptions)
-    attention: AttentionOptions = field(default_factory=AttentionOptions)
     session: str = ""  # the session that goes on, by name
-    assistant: str = ""  # the model that drafts tokens; "": none
     check: bool = False
     verify_steps: int = 0  # decode steps that the compiled kernels repeat; their results must have the same bits
     report: Path | None = None
@@ -59,10 +53,15 @@ class Settings:
         """The fields for report.json."""
         fields = asdict(self)
         del fields["stream"]
-        if self.weights is not None:
-            fields["weights"]["on_drive"] = self.weights.on_drive is not None
+        run = fields.pop("config")
+        kept = {"sessions": run.pop("sessions")}
+        if self.config.weights.weights == "memory":
+            run["weights"] = {"weights": None}
+        else:
+            run["weights"]["on_drive"] = run["weights"].pop("weights") == "drive"
         return {
-            name: str(value) if isinstance(value, Path | Fraction) else value for name, value in _flat(fields).items()
+            name: str(value) if isinstance(value, Path | Fraction) else value
+            for name, value in (_flat(fields) | _flat(run) | kept).items()
         }
 
 
@@ -73,11 +72,11 @@ def run(settings: Settings, read_prompts: ReadPrompts, console: Console) -> Repo
     """
     if settings.report:
         plots.check_installed()
-    threads = settings.drives.threads or os.cpu_count() or 1
+    threads = settings.config.target.threads or os.cpu_count() or 1
     torch.set_num_threads(threads)
-    settings = replace(settings, drives=replace(settings.drives, threads=threads))
-    with waiting_for(f"loading {settings.model}", console):
-        checkpoint = load_from(settings.weights, settings.model, settings.dtype, settings.device)
+    settings = replace(settings, config=settings.config.changed(threads=threads))
+    with waiting_for(f"loading {settings.config.model.model}", console):
+        checkpoint = load_from(settings.config)
     with closing(checkpoint):
         return _run(checkpoint, settings, read_prompts, console)
 
@@ -86,11 +85,11 @@ def _run(checkpoint: Checkpoint, settings: Settings, read_prompts: ReadPrompts, 
     """`run` with the model in memory."""
     work = prepare(checkpoint, settings, read_prompts(checkpoint))
     assistant = None
-    if settings.assistant:
-        check_attention(settings.attention, len(work.ids))
-        with waiting_for(f"loading {settings.assistant}", console):
-            assistant = load_assistant(settings.assistant, settings.dtype, settings.device, checkpoint)
-    settings = replace(settings, drives=_with_room(settings.drives, checkpoint, work))
+    if settings.config.model.assistant:
+        require_one(len(work.ids))
+        with waiting_for(f"loading {settings.config.model.assistant}", console):
+            assistant = load_assistant(settings.config.model, checkpoint)
+    settings = replace(settings, config=_with_room(settings.config, checkpoint, work))
     done = _generate(checkpoint, work, settings, console, assistant)
     report = summarise(checkpoint, work, done, settings.options())
     report["assistant"] = assistant.report() if assistant else None
@@ -121,9 +120,9 @@ def passed(report: Report) -> bool:
 
 def prepare(checkpoint: Checkpoint, settings: Settings, prompts: list[list[int]]) -> Batch:
     """The prompts as a batch. Raises InputError when one is too long."""
-    attention = settings.attention
-    new_tokens = 0 if attention.overflow == "trim" else settings.new_tokens
-    checkpoint.check_length(max(map(len, prompts)), new_tokens, attention.context)
+    limits = settings.config.limits
+    new_tokens = 0 if limits.overflow == "trim" else settings.new_tokens
+    checkpoint.check_length(max(map(len, prompts)), new_tokens, limits.context)
     stop_ids = frozenset[int]() if settings.ignore_stop else checkpoint.stop_ids
     work = batches.batch(prompts, settings.new_tokens, settings.sampling, stop_ids)
     return replace(work, session=settings.session)
@@ -147,11 +146,10 @@ def verdicts(report: Report) -> Iterator[str]:
         yield f"{line} (first difference: {check['difference']})" if check["difference"] else line
 
 
-def _with_room(drives: DriveOptions, checkpoint: Checkpoint, work: Batch) -> DriveOptions:
+def _with_room(config: RunConfig, checkpoint: Checkpoint, work: Batch) -> RunConfig:
     capacity = drive_bytes(checkpoint, work)
-    return replace(
-        drives,
-        capacity_bytes=max(drives.capacity_bytes, capacity),
+    return config.changed(
+        capacity_bytes=max(config.target.capacity_bytes, capacity),
         needed_bytes=capacity // 2,
         group=checkpoint.shape.group,
     )
@@ -162,16 +160,16 @@ def _generate(
 ) -> Generated:
     display = Display(console, checkpoint.tokenizer, settings.stream)
     keep = settings.verify_steps + 1
-    require_space(settings.drives)
+    require_space(settings.config.target)
     with (
-        open_drives(settings.drives, lambda sentence: _say(console, sentence)) as drives,
+        open_drives(settings.config.target, lambda sentence: _say(console, sentence)) as drives,
         display.generation(checkpoint.shape.layers, work.new_tokens),
     ):
         return batches.generate(
             checkpoint,
             work,
             drives,
-            settings.attention,
+            settings.config,
             on_step=display.on_step,
             on_layer=display.on_layer,
             keep_logits=keep,
@@ -184,7 +182,7 @@ def _verify(
 ) -> dict[str, Any]:
     """Repeat the first decode steps in a new drive, with the kernels that are compiled from the HLS sources."""
     steps = min(settings.verify_steps, work.new_tokens - 1)
-    options = replace(settings.drives, engine=_VERIFIER, folder=None, format=False)
+    options = replace(settings.config.target, engine=_VERIFIER, folder=None, format=False)
     short = replace(work, new_tokens=steps + 1)
     _native.prepare_attention(checkpoint.shape.group)  # shows its own progress, so not beside a bar
     with bar(console, f"{_VERIFIER}: tokens", steps + 1) as (bars, task), open_drives(options) as drives:
@@ -192,7 +190,7 @@ def _verify(
             checkpoint,
             short,
             drives,
-            settings.attention,
+            settings.config,
             on_step=lambda step: bars.advance(task),
             keep_logits=steps + 1,
         )
@@ -202,9 +200,10 @@ def _verify(
 
 def _whole(checkpoint: Checkpoint, settings: Settings) -> Checkpoint:
     """The checkpoint with all weights in memory, which must have room for them."""
-    if settings.weights is None:
+    config = settings.config
+    if config.weights.weights == "memory":
         return checkpoint
-    return load_whole(settings.model, settings.dtype, settings.weights)
+    return load_whole(config.model.model, config.model.dtype, config.stored())
 
 
 def _compare(checkpoint: Checkpoint, work: Batch, done: Generated, console: Console) -> Report:

@@ -66,7 +66,7 @@ class CardEngine:
         self._streams("softmax")
 
     def _streams(self, kernel: str) -> NoReturn:
-        raise UnsupportedError(f"{kernel} has stream ports, which no image connects: take --engine hls or rtl")
+        raise UnsupportedError(f"{kernel} has stream ports, which no image connects: take `engine=hls` or `engine=rtl`")
 
     def _top(self, *names: str) -> str:
         for name in names:

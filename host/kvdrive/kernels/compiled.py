@@ -25,4 +25,4 @@ def make_kernels() -> None:
         return
     command = [sys.executable, str(tool), "--all", "--jobs", str(os.cpu_count() or 1)]
     if subprocess.run(command, stdout=_STANDARD_ERROR, check=False).returncode != 0:
-        raise TargetError("the kernels of engine hls cannot be compiled: follow the lines above, or use --engine fast")
+        raise TargetError("the kernels of engine hls cannot be compiled: follow the lines above, or use `engine=fast`")

@@ -50,7 +50,7 @@ class Claim:
         if more > 0 and not self._budget.fits(more):
             raise UnsupportedError(
                 f"K and V in memory need {self._budget.used + more:,} bytes, and {self._budget.limit:,} are given: "
-                "raise --memory, or attend in the drive with --active drive"
+                "raise `memory`, or attend in the drive with `active=drive`"
             )
         self._budget.used += more
         self._claimed = size

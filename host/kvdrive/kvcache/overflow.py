@@ -11,21 +11,25 @@ from kvdrive.errors import InputError
 
 @dataclass(frozen=True)
 class Overflow:
-    """`how` "error": the call fails. "trim": tokens behind the first group leave, at least the share `ratio` of all.
+    """`overflow` "error": the call fails. "trim": tokens behind the first group leave the drives; the others keep their
+    K and V, and positions go on counting.
 
-    The first group stays, because it holds the attention sinks (CachedAttention's token truncation keeps none).
-    `context`: tokens that a sequence holds at most; 0: as many as the model has positions. Raises InputError.
+    At least the share `overflow_ratio` of all tokens leaves. The first group stays, because it holds the attention
+    sinks (CachedAttention's token truncation keeps none). `context`: tokens that a sequence holds at most; 0: as many
+    as the model has positions. Raises InputError.
     """
 
-    how: OnOverflow = "error"
-    ratio: float = 0.5
+    overflow: OnOverflow = "error"
+    overflow_ratio: float = 0.5
     context: int = 0
 
     def __post_init__(self) -> None:
-        if self.how not in get_args(OnOverflow):
-            raise InputError(f"overflow is {' or '.join(map(repr, get_args(OnOverflow)))}, not {self.how!r}")
-        if not 0 < self.ratio < 1:
-            raise InputError(f"the overflow ratio {self.ratio} is outside 0 to 1: 0.5 removes half of the tokens")
+        if self.overflow not in get_args(OnOverflow):
+            raise InputError(f"overflow is {' or '.join(map(repr, get_args(OnOverflow)))}, not {self.overflow!r}")
+        if not 0 < self.overflow_ratio < 1:
+            raise InputError(
+                f"the overflow ratio {self.overflow_ratio} is outside 0 to 1: 0.5 removes half of the tokens"
+            )
         if self.context < 0:
             raise InputError("the context cannot be negative: 0 stands for the model's positions")
 
@@ -34,7 +38,7 @@ class Overflow:
 
         The first group of `group` tokens and the last whole one stay. Raises InputError when that cannot be.
         """
-        needed = max(held + new_tokens - limit, int(held * self.ratio))
+        needed = max(held + new_tokens - limit, int(held * self.overflow_ratio))
         tokens = -(-needed // group) * group
         if held + new_tokens - limit > (removable := max(held // group - 2, 0) * group):
             raise InputError(

@@ -148,7 +148,7 @@ def stored_queries(drive: Drive) -> list[Query]:
             else:
                 queries.append(Query(session, layer, head, 1, head_dim, tokens))
     if not queries:
-        raise InputError("the drive holds no K and V: use one with a session, or --workload")
+        raise InputError("the drive holds no K and V: use one with a session, or a workload in place of a drive")
     return queries
 
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Literal
 
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from kvdrive.errors import InputError, UnsupportedError
+from kvdrive.config.run import Share
+from kvdrive.errors import UnsupportedError
 from kvdrive.kvcache.xcache.inputs import XCache
 from kvdrive.kvcache.xcache.projections import Projections, RotaryTable
 from kvdrive.kvcache.xcache.rows import InputRows
 from kvdrive.plugins.support import decoder_config, heads_of
 
-Share = float | Literal["auto"]  # of a batch's sequences
 _PROMPT, _PADDING = 6, 2  # tokens of the check's two rows, and how many of them are padding in the second row
 _TOLERANCE = (
     0.02  # relative to the largest number: some units in the last place of bfloat16; another formula is far off
@@ -23,29 +22,16 @@ _TOLERANCE = (
 log = logging.getLogger(__name__)
 
 
-def why_not(policy: str, *, in_memory: bool) -> str | None:
-    """The reason why X-cache does not go with a policy, or with sequences in memory; None if it does."""
-    if policy != "exact":
-        return f"X-cache rebuilds K and V for exact attention: {policy} cannot use it"
-    if in_memory:
-        return "sequences in memory hold K and V: attach with active='drive' or without X-cache"
-    return None
+def open_xcache(model: PreTrainedModel, layers: Iterable[int], share: Share) -> XCache | None:
+    """The X-cache that `attach` was asked for; None without one.
 
-
-def open_xcache(model: PreTrainedModel, layers: Iterable[int], share: Share, reason: str | None) -> XCache | None:
-    """The X-cache that `attach` was asked for; None without one. `reason`: `why_not`.
-
-    Raises InputError, and UnsupportedError as `make_xcache`; for "auto" both are logged.
+    Raises UnsupportedError as `make_xcache`; for "auto" it is logged.
     """
     if share == 0:
         return None
     try:
-        if reason:
-            raise InputError(reason)
-        if share != "auto" and (not isinstance(share, float | int) or not 0 < share <= 1):
-            raise InputError(f"the share of X-cache is 'auto' or a number from 0 to 1, not {share!r}")
         return make_xcache(model, layers, 1.0 if share == "auto" else float(share))
-    except (InputError, UnsupportedError) as error:
+    except UnsupportedError as error:
         if share != "auto":
             raise
         log.warning("X-cache takes none of the sequences: %s", error)

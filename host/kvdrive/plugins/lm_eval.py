@@ -10,20 +10,21 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from kvdrive.choices import DTYPES
+from kvdrive.config.run import RunConfig
 from kvdrive.errors import InputError
 from kvdrive.eval.perplexity import release
 from kvdrive.eval.scoring import rate
-from kvdrive.generation.checkpoints import load
 from kvdrive.plugins.transformers import attach
-from kvdrive.policies import make_policy, parse_ratio
-from kvdrive.targets.opening import DriveOptions, open_drives
+from kvdrive.policies import parse_ratio
+from kvdrive.targets.opening import open_drives
+from kvdrive.weights.opening import load_from
 
 try:
     from lm_eval.api.registry import register_model
@@ -55,20 +56,24 @@ class DriveLM(HFLM):  # type: ignore[misc]
         batch_size: int | str = 1,
         **harness: Any,
     ) -> None:
-        if dtype not in DTYPES:
-            raise InputError(f"no dtype '{dtype}': choose one of {', '.join(DTYPES)}")
         if str(batch_size) != "1":
             raise InputError("the drive takes one sequence at a time here: leave batch_size at 1")
         harness.pop("device", None)  # the host part runs on the CPU
-        policy = make_policy(attention, parse_ratio(str(ratio)))
-        checkpoint = load(str(pretrained), dtype)
-        count = threads or os.cpu_count() or 1
-        torch.set_num_threads(count)
-        folder = Path(drive) if drive else None
-        options = DriveOptions(engine, preset, count, folder=folder, group=checkpoint.shape.group)
+        config = RunConfig.of(
+            model=str(pretrained),
+            dtype=dtype,
+            attention=attention,
+            ratio=parse_ratio(str(ratio)),
+            engine=engine,
+            preset=preset,
+            threads=threads or os.cpu_count() or 1,
+            folder=Path(drive) if drive else None,
+        )
+        torch.set_num_threads(config.target.threads)
+        checkpoint = load_from(config)
         self._open = ExitStack()
-        target = self._open.enter_context(open_drives(options))
-        self._attached = self._open.enter_context(attach(checkpoint.model, target, policy))
+        target = self._open.enter_context(open_drives(replace(config.target, group=checkpoint.shape.group)))
+        self._attached = self._open.enter_context(attach(checkpoint.model, target, config=config))
         super().__init__(
             pretrained=checkpoint.model,
             tokenizer=checkpoint.tokenizer,

@@ -6,7 +6,6 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from kvdrive.errors import UnsupportedError
 from kvdrive.plugins.support import ON_DRIVES, decoder_config, layer_types
 
 _OF_LENGTH = ("dynamic", "longrope")  # kinds of rotary tables that change with the length of the sequence
@@ -18,19 +17,16 @@ def positions_of(model: PreTrainedModel) -> int | None:
     return int(found) if found else None
 
 
-def require_removable(model: PreTrainedModel) -> None:
-    """Raises UnsupportedError unless the rest stays valid when tokens in the middle of a sequence are removed."""
-    config = decoder_config(model)
-    reason = None
+def why_not_removable(config: Any) -> str | None:
+    """Why the rest would be wrong if tokens in the middle of a sequence were removed; None if it would not."""
     kinds = _rotary_kinds(config)
     if not kinds:
-        reason = "its positions are not rotary, so the tokens that remain would have wrong ones"
-    elif changing := sorted(kinds & set(_OF_LENGTH)):
-        reason = f"its rotary positions ({', '.join(changing)}) depend on the length of the sequence"
-    elif set(layer_types(config)) != {ON_DRIVES}:
-        reason = "some of its layers stay in memory, and keep what the drives would remove"
-    if reason:
-        raise UnsupportedError(f"{type(model).__name__} cannot lose tokens: {reason}; take overflow 'error'")
+        return "its positions are not rotary, so the tokens that remain would have wrong ones"
+    if changing := sorted(kinds & set(_OF_LENGTH)):
+        return f"its rotary positions ({', '.join(changing)}) depend on the length of the sequence"
+    if set(layer_types(config)) != {ON_DRIVES}:
+        return "some of its layers stay in memory, and keep what the drives would remove"
+    return None
 
 
 def _rotary_kinds(config: Any) -> set[str]:

@@ -60,26 +60,6 @@ def check_model(model: PreTrainedModel) -> None:
         raise refusal(model, reason)
 
 
-def check_mini_batches(model: PreTrainedModel, count: int, *, together: bool) -> None:
-    """Raises InputError for a wrong number of mini-batches, UnsupportedError where a batch has to be computed as one.
-
-    `together`: other options need one cache for the whole batch.
-    """
-    if count < 1:
-        raise InputError(f"a batch has one mini-batch or more, not {count}")
-    if together:
-        raise UnsupportedError(
-            "mini-batches are for batches that the drives attend to, without sessions, recomputation or overflow 'trim'"
-        )
-    config = decoder_config(model)
-    if set(layer_types(config)) != {ON_DRIVES}:
-        raise UnsupportedError("mini-batches need a model whose layers all have their K and V on drives")
-    if any(getattr(config, name, None) for name in ("num_local_experts", "num_experts", "n_routed_experts")):
-        raise UnsupportedError(
-            "mini-batches are for dense models: an expert's products depend on how many rows of a batch choose it"
-        )
-
-
 def refusal(model: PreTrainedModel, reason: object) -> UnsupportedError:
     """The error that says why a drive cannot serve `model`, and what to do instead."""
     name = type(model).__name__

@@ -18,11 +18,12 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial, wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, TypeVar, cast
 
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
@@ -30,7 +31,9 @@ from transformers.cache_utils import Cache, DynamicCache
 from transformers.masking_utils import sdpa_mask
 
 from kvdrive import abi
-from kvdrive.choices import Active, OnFailure, OnOverflow
+from kvdrive.config.resolve import Plan, part_of, resolve
+from kvdrive.config.run import RunConfig
+from kvdrive.config.table import SESSIONS, require
 from kvdrive.errors import InputError, TargetError, UnsupportedError
 from kvdrive.identity.calls import flat
 from kvdrive.identity.content import covers
@@ -39,13 +42,12 @@ from kvdrive.kvcache import formats
 from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.base import AttachedCache, KvHandle, LayerCall
 from kvdrive.kvcache.borrowed import BorrowedCache, borrow
-from kvdrive.kvcache.budget import Budget, MemoryOptions
+from kvdrive.kvcache.budget import Budget
 from kvdrive.kvcache.cache import DriveCache
 from kvdrive.kvcache.drive_rates import Clock, Heads
 from kvdrive.kvcache.loading import LateLoadError
 from kvdrive.kvcache.memory import MemoryCache
 from kvdrive.kvcache.mini_batches import MiniBatches
-from kvdrive.kvcache.overflow import Overflow
 from kvdrive.kvcache.rows import Place, capacity_for
 from kvdrive.kvcache.shipped_scales import scales_of
 from kvdrive.kvcache.xcache.inputs import XCache
@@ -53,23 +55,22 @@ from kvdrive.kvcache.xcache.measured import Measured, rates_here
 from kvdrive.kvcache.xcache.share import choose
 from kvdrive.nvme.errors import CommandError
 from kvdrive.nvme.rows import tokens_per_group
-from kvdrive.nvme.wire import RowFormat
 from kvdrive.perf.kept import KeptRates
 from kvdrive.plugins import together
 from kvdrive.plugins.host_attention import attend_on_host, causal_mask
-from kvdrive.plugins.layer_inputs import Share, open_xcache, why_not
-from kvdrive.plugins.positions import positions_of, require_removable
+from kvdrive.plugins.layer_inputs import open_xcache
+from kvdrive.plugins.positions import positions_of
 from kvdrive.plugins.probe import CHANGES_SCORES, probe
 from kvdrive.plugins.support import (
-    check_mini_batches,
     check_model,
     decoder_config,
+    group_of,
     heads_of,
     layers_in_memory,
-    refusal,
     report_layers_in_memory,
 )
-from kvdrive.policies import Policy, make_policy
+from kvdrive.plugins.traits import traits_of
+from kvdrive.policies import Policy
 from kvdrive.policies.drive import DrivePolicy
 from kvdrive.sessions.calibration import LONGEST, Shape, measure
 from kvdrive.sessions.opening import open_store
@@ -77,11 +78,11 @@ from kvdrive.sessions.options import SessionOptions
 from kvdrive.sessions.rates import Rates
 from kvdrive.sessions.store import SessionStore
 from kvdrive.targets.group import Drives, drives_of
+from kvdrive.targets.opening import DriveOptions, open_named
 from kvdrive.targets.process import Owned, leave_alone
 from kvdrive.targets.queue import WorkQueue
 
 NAME = "kvdrive"
-DEFAULT_SPILL = 16
 Cached = TypeVar("Cached", bound=AttachedCache)
 _LOST_DATA = (abi.NvmeStatus.UNRECOVERED_READ, abi.NvmeStatus.INTERNAL_ERROR)
 _TOKENS = ("input_ids", "inputs_embeds")
@@ -91,126 +92,118 @@ log = logging.getLogger(__name__)
 
 def attach(
     model: PreTrainedModel,
-    target: Drives,
+    target: Drives | str | Path | None = None,
     attention: str | Policy = "exact",
     ratio: Fraction | None = None,
     *,
-    spill: int = DEFAULT_SPILL,
-    on_failure: OnFailure = "raise",
-    sessions: SessionOptions | bool = False,
-    active: Active = "drive",
-    memory: MemoryOptions | None = None,
-    xcache: Share = 0.0,
-    overflow: OnOverflow = "error",
-    overflow_ratio: float = 0.5,
-    context: int = 0,
-    kv_format: str = "f16",
-    mini_batches: int = 1,
+    config: RunConfig | None = None,
+    options: DriveOptions | None = None,
+    **fields: Any,
 ) -> Attachment:
-    """Send the decode attention of `model` to a drive or to several; as a context manager it restores the model.
+    """Send the decode attention of `model` to drives; as a context manager it restores the model.
 
-    `attention`: a policy or its name, at compression `ratio`. `spill`: new tokens of a layer wait on the host until so
-    many can be written at once; 1 writes each at once. `on_failure`: what happens when a drive is lost or loses data:
-    "recompute" makes the same K and V again on what is left, and the text goes on as it would have. `sessions`: keep K
-    and V beyond the process (`Attachment.sessions`). `active` "memory": running sequences are in memory, as far as
-    `memory` allows, and the model's own attention reads them there; the drives keep them.
-    `xcache`: of this share of a batch's sequences the drives keep layer inputs instead of K and V; "auto": the share
-    that is fastest here, often none. `overflow`: what happens when a sequence has `context` tokens, or as many as the
-    model has positions (0): "error", or "trim", which removes the share `overflow_ratio` of its tokens behind the first
-    group; positions go on counting. `kv_format`: "f16", or K and V rounded to "int8", "int4" or "fp8" when computed,
-    and stored so. `mini_batches`: a batch is computed in so many parts, which take turns on the host and on the drives.
-    Raises UnsupportedError for models that the drive cannot serve exactly, InputError.
+    `target`: drives that are open, and stay so; or "emulator" or "cpu", empty drives as `options` describes them; or
+    "smartssd", the cards of this machine; or an address ("tcp://HOST:PORT", "PATH.sock", "nvme:/dev/ngXnY"); or
+    the path of a drive's file, which is mounted with what it holds, or made where there is none (an emulator, unless
+    `options.target` is "cpu"); None: `options.target`. What is opened here is closed when the model is detached.
+
+    `attention`: a policy or its name, at compression `ratio`. `fields`: any other option of `RunConfig` by its name, as
+    sessions=True, active="memory" or kv_format="int8"; `config.run` explains them, and docs/options.md says what goes
+    with what. Or `config` has all of them. `options`: those of the drives, if they are not in `config`.
+    With `sessions`, `attached.sessions.cache(ids)` begins with what the drive has of `ids`.
+
+    Raises UnsupportedError for models that a drive cannot serve exactly, ConflictError for options that exclude each
+    other, InputError, TargetError.
     """
-    policy = make_policy(attention, ratio or Fraction(1)) if isinstance(attention, str) else attention
-    if on_failure not in get_args(OnFailure):
-        raise InputError(f"on_failure is {' or '.join(map(repr, get_args(OnFailure)))}, not {on_failure!r}")
+    config = _config(attention, ratio, config, options, fields)
+    if options is not None and not isinstance(target, str | Path | None):
+        raise InputError("options are for drives that are opened here: leave them out for drives that are open")
     check_model(model)
-    _check_attention(model, policy)
+    traits = traits_of(model)
     if model.config._attn_implementation == NAME:
         raise UnsupportedError(f"{type(model).__name__} is attached already: detach it first")
-    if active not in get_args(Active):
-        raise InputError(f"active is {' or '.join(map(repr, get_args(Active)))}, not {active!r}")
-    if active == "memory" and policy.name != "exact":
-        raise UnsupportedError(
-            f"{policy.name} attention has no sequences in memory: take exact attention, or active='drive'"
-        )
-    stored_as = formats.named(kv_format)
-    if stored_as != RowFormat.BINARY16:
-        _check_format(policy, kv_format, with_xcache=bool(xcache))
-    in_memory = memory or MemoryOptions() if active == "memory" else None
-    full = Overflow(overflow, overflow_ratio, context)
-    if overflow == "trim":
-        require_removable(model)
-        if active == "memory" or xcache or not policy.in_drive:
-            raise UnsupportedError(
-                "overflow 'trim' removes K and V on drives: it needs a drive's policy, active='drive' and no X-cache"
-            )
-    if mini_batches != 1:
-        running = active == "memory" or sessions or on_failure == "recompute" or overflow == "trim"
-        check_mini_batches(model, mini_batches, together=bool(running) or not policy.in_drive)
-    reason = why_not(policy.name, in_memory=active == "memory")
-    inputs = open_xcache(model, probe(model).layers, xcache, reason)
-    try:
-        attachment = Attachment(model, target, policy, spill, on_failure, in_memory, inputs, stored_as)
-    except BaseException:
-        if inputs is not None:
-            inputs.close()
-        raise
-    attachment.overflow = full
-    attachment.take_turns(mini_batches)
-    try:
-        if xcache == "auto" and inputs is not None:
-            attachment.choose_share()
-        if sessions:
-            attachment.keep_sessions(SessionOptions() if isinstance(sessions, bool) else sessions)
-    except BaseException:
-        attachment.detach()
-        raise
+    plan = resolve(config, traits)
+    with ExitStack() as opened:
+        if isinstance(target, str | Path | None):
+            there = config.target
+            if there.engine == "rtl":
+                there = replace(there, group=group_of(decoder_config(model)))
+            target = opened.enter_context(open_named(there.target if target is None else target, there))
+        attachment = Attachment(model, target, plan)
+        attachment.close_with(opened.pop_all())
     return attachment
+
+
+def _config(
+    attention: str | Policy,
+    ratio: Fraction | None,
+    config: RunConfig | None,
+    options: DriveOptions | None,
+    fields: dict[str, Any],
+) -> RunConfig:
+    """The options of `attach` as one value. Raises InputError."""
+    if config is None:
+        config = RunConfig.of(attention=attention, ratio=ratio, **fields)
+        return config if options is None else replace(config, target=options)
+    if fields or options is not None or attention != "exact" or ratio is not None:
+        raise InputError("config has all options: leave the others out, or change it with config.changed")
+    return config
 
 
 class Attachment(Owned):
     """A model that is attached to drives, until `detach`."""
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        target: Drives,
-        policy: Policy,
-        spill: int,
-        on_failure: OnFailure,
-        memory: MemoryOptions | None = None,
-        xcache: XCache | None = None,
-        stored_as: RowFormat = RowFormat.BINARY16,
-    ) -> None:
+    def __init__(self, model: PreTrainedModel, target: Drives, plan: Plan) -> None:
         super().__init__()
+        place = plan.config.placement
         self.target = target
         self.recoveries = 0
-        self.overflow = Overflow()
+        self.overflow = plan.config.limits
         self._opened = ExitStack()
         self._model = model
         self._warned = False
-        self._recompute = on_failure == "recompute"
+        self._recompute = place.on_failure == "recompute"
         self._layers = decoder_config(model).num_hidden_layers
-        self._take_over()  # before the identity is taken, which watches the model from then on
-        try:
-            self._identity, scales = ModelIdentity(model, stored_as), scales_of(model, stored_as)
-            label = self._identity.value
-            if scales:
-                log.info("%s ships scales of K and V for %d layers: they are used", model.name_or_path, len(scales))
-            self._policy = policy.fitted(lambda: label)
-            self._fitted = self._policy is not policy  # it was measured for this very model
-            self._backing = Backing(drives_of(target), spill, label, xcache, stored_as, scales)
-        except BaseException:
-            self._give_back()
-            raise
+        self._memory = place.memory if place.active == "memory" else None
+        self._budget = Budget(self._memory.bytes if self._memory else 0)
+        self._others = partial(layers_in_memory, model)
         self._caches: weakref.WeakSet[AttachedCache] = weakref.WeakSet()
         self._sessions: SessionStore | None = None
-        self._others = partial(layers_in_memory, model)
-        self._memory = memory
-        self._budget = Budget(memory.bytes if memory else 0)
         self._threads: list[WorkQueue[None]] = []  # of mini-batches, but for the first one
+        xcache = open_xcache(model, probe(model).layers, place.xcache)
+        try:
+            self._take_over()  # before the identity is taken, which watches the model from then on
+            try:
+                self._keep_on_drives(plan, xcache)
+            except BaseException:
+                self._give_back()
+                raise
+        except BaseException:
+            if xcache is not None:
+                xcache.close()
+            raise
         report_layers_in_memory(model)
+        self._threads = [WorkQueue(None, "kvdrive-mini-batch") for _ in range(place.mini_batches - 1)]
+        try:
+            if place.xcache == "auto" and xcache is not None:
+                self.choose_share()
+            if plan.config.sessions is not None:
+                self.keep_sessions(plan.config.sessions)
+        except BaseException:
+            self.detach()
+            raise
+
+    def _keep_on_drives(self, plan: Plan, xcache: XCache | None) -> None:
+        """Prepare what caches need of the drives. Raises InputError."""
+        model, stored_as = self._model, formats.named(plan.config.placement.kv_format)
+        self._identity, scales = ModelIdentity(model, stored_as), scales_of(model, stored_as)
+        label = self._identity.value
+        if scales:
+            log.info("%s ships scales of K and V for %d layers: they are used", model.name_or_path, len(scales))
+        self._policy = plan.policy.fitted(lambda: label)
+        self._fitted = self._policy is not plan.policy  # it was measured for this very model
+        spill = plan.config.placement.spill
+        self._backing = Backing(drives_of(self.target), spill, label, xcache, stored_as, scales)
 
     def _take_over(self) -> None:
         """Let the model call the drives' attention, and `_call` in place of its forward."""
@@ -258,11 +251,7 @@ class Attachment(Owned):
     def on_drives(self) -> DriveCache:
         """See sessions.placing.Places. Raises UnsupportedError for policies that keep K and V in memory."""
         cache = self._new_cache()
-        if not isinstance(cache, DriveCache):
-            raise UnsupportedError(
-                f"{self._policy.name} attention keeps K and V in memory: sessions need a drive's policy"
-            )
-        return self._registered(cache)
+        return self._registered(cast(DriveCache, cache))  # other policies keep no sessions
 
     def fits(self, tokens: int, rows: int = 1) -> bool:
         """See sessions.placing.Places."""
@@ -293,10 +282,6 @@ class Attachment(Owned):
             raise InputError("no sessions are kept here: attach the model with sessions=True")
         return self._sessions
 
-    def take_turns(self, mini_batches: int) -> None:
-        """From now on, caches of several rows are for so many mini-batches."""
-        self._threads = [WorkQueue(None, "kvdrive-mini-batch") for _ in range(mini_batches - 1)]
-
     def choose_share(self) -> None:
         """Measure, and give X-cache the share of the sequences that is fastest. Raises CommandError, TargetError."""
         xcache = self._backing.xcache
@@ -318,7 +303,8 @@ class Attachment(Owned):
         return rates_here(self._backing, Heads(*heads_of(decoder_config(self._model))), shared, known, clock)
 
     def keep_sessions(self, options: SessionOptions) -> None:
-        """Open the store. Raises InputError, TargetError, UnsupportedError."""
+        """Open the store. Raises InputError, TargetError, UnsupportedError, ConflictError."""
+        require([SESSIONS, part_of(self._policy)])
         if self._identity.reason:
             raise UnsupportedError(f"no sessions of this model can be kept: {self._identity.reason}")
         _, kv_heads, head_dim = heads_of(decoder_config(self._model))
@@ -490,7 +476,7 @@ class Attachment(Owned):
         held = cache.get_seq_length() - cache.removed
         if limit is None or held + new_tokens <= limit:
             return
-        if self.overflow.how == "error":
+        if self.overflow.overflow == "error":
             raise InputError(
                 f"{held} tokens and {new_tokens} new ones exceed the {limit} positions of the model: take overflow "
                 "'trim', which removes old tokens, or start anew"
@@ -522,28 +508,6 @@ class Attachment(Owned):
         if given is not None:
             borrow(given, cache)
         return cache
-
-
-def _check_attention(model: PreTrainedModel, policy: Policy) -> None:
-    """Raises UnsupportedError where a probe of the model finds other attention than the drive's."""
-    try:
-        found = probe(model)
-    except UnsupportedError as error:
-        raise refusal(model, error) from None
-    if found.sinks and policy.no_sinks:
-        raise UnsupportedError(
-            f"{type(model).__name__} has attention sinks, which {policy.name} does not serve: {policy.no_sinks}; "
-            "take exact or local attention"
-        )
-
-
-def _check_format(policy: Policy, kv_format: str, *, with_xcache: bool) -> None:
-    """Raises UnsupportedError for what does not go together with K and V in 8 or 4 bits."""
-    why = "X-cache stores layer inputs as they are" if with_xcache else ""
-    if policy.why_f16:
-        why = f"{policy.name} attention: {policy.why_f16}"
-    if why:
-        raise UnsupportedError(f"kv_format {kv_format!r} is not for this: {why}; take 'f16'")
 
 
 def attention_function(

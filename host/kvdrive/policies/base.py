@@ -10,10 +10,11 @@ A policy has no state beside its parameters, so one object serves any number of 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
+from kvdrive.config.abilities import Ability
 from kvdrive.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,16 +25,16 @@ if TYPE_CHECKING:
 class Policy(ABC):
     """Attention at a compression `ratio`, in (0, 1]: the share of K and V that is used; 1 is exact attention.
 
-    `name` is the policy's name in `policies.registry`; `in_drive` says where it runs. `no_sinks` says why the policy
-    does not serve models with attention sinks; "": it serves them. `why_f16` says why it reads K and V in binary16
-    only; "": it reads every format. `append_options`: bits of abi.AppendOption that every append of a session must
-    carry. `measures_unread`: the answers say which share of the softmax was probably not read.
+    `name` is the policy's name in `policies.registry`; `in_drive` says where it runs. `provides`: what it can do
+    (`config.abilities`); `lacks`: why it cannot do something else. `append_options`: bits of abi.AppendOption that
+    every append of a session must carry. `measures_unread`: the answers say which share of the softmax was probably
+    not read.
     """
 
     name: ClassVar[str]
     in_drive: ClassVar[bool]
-    no_sinks: ClassVar[str] = ""
-    why_f16: ClassVar[str] = ""
+    provides: ClassVar[frozenset[Ability]] = frozenset()
+    lacks: ClassVar[Mapping[Ability, str]] = {}
     append_options: ClassVar[int] = 0
     measures_unread: ClassVar[bool] = False
 

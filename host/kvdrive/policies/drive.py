@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from kvdrive.config.abilities import Ability
 from kvdrive.kvcache.cache import DriveCache
 from kvdrive.policies.base import Policy
 from kvdrive.policies.parameters import Mask, Parameters
@@ -24,6 +25,12 @@ class DrivePolicy(Policy):
     """
 
     in_drive: ClassVar[bool] = True
+    provides: ClassVar[frozenset[Ability]] = frozenset(
+        {Ability.SINKS, Ability.FORMATS, Ability.REMOVAL, Ability.KEEPING, Ability.PARTS}
+    )
+    lacks: ClassVar[Mapping[Ability, str]] = {
+        Ability.DRAFTS: "it attends to other tokens when several are computed together"
+    }
     sees_query: ClassVar[bool] = True
 
     @abstractmethod

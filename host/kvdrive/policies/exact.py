@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import ClassVar
 
+from kvdrive.config.abilities import Ability
 from kvdrive.errors import InputError
 from kvdrive.policies.drive import DrivePolicy
 from kvdrive.policies.parameters import EVERYTHING, Mask, Parameters
@@ -15,6 +16,7 @@ class Exact(DrivePolicy):
     """Bit-identical to the golden model on every engine (docs/arithmetic.md)."""
 
     name: ClassVar[str] = "exact"
+    provides: ClassVar[frozenset[Ability]] = DrivePolicy.provides | {Ability.EVERY_TOKEN, Ability.DRAFTS}
     sees_query: ClassVar[bool] = False
 
     def __init__(self, ratio: Fraction = Fraction(1)) -> None:

@@ -19,7 +19,6 @@ class H2O(HostPolicy):
     """
 
     name: ClassVar[str] = "h2o"
-    no_sinks: ClassVar[str] = "it attends to the tokens that it keeps only"
 
     def keep(self, q: torch.Tensor, k: Halves, v: Halves, scale: float) -> KeptTokens:
         """See HostPolicy."""

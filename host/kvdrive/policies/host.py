@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from kvdrive.config.abilities import Ability
 from kvdrive.errors import UnsupportedError
 from kvdrive.kvcache.base import AttachedCache, AttachedLayer, KvHandle, LayerCall, LayersInMemory
 from kvdrive.kvcache.half import to_half
@@ -36,7 +37,7 @@ class HostPolicy(Policy):
     """A policy that needs data that no drive returns, e.g. attention weights. Its caches cannot be cropped or saved."""
 
     in_drive: ClassVar[bool] = False
-    why_f16: ClassVar[str] = "it keeps K and V on the host"
+    lacks: ClassVar[Mapping[Ability, str]] = dict.fromkeys(Ability, "it keeps the tokens that it chose on the host")
 
     @abstractmethod
     def keep(self, q: torch.Tensor, k: Halves, v: Halves, scale: float) -> Kept:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import ClassVar
 
 from kvdrive import abi
+from kvdrive.config.abilities import Ability
 from kvdrive.policies.base import share
 from kvdrive.policies.drive import DrivePolicy
 from kvdrive.policies.parameters import Mask, Parameters
@@ -21,7 +23,8 @@ class SparF(DrivePolicy):
     """
 
     name: ClassVar[str] = "sparf"
-    no_sinks: ClassVar[str] = "they would count in its mean of V"
+    provides: ClassVar[frozenset[Ability]] = DrivePolicy.provides - {Ability.SINKS}
+    lacks: ClassVar[Mapping[Ability, str]] = {**DrivePolicy.lacks, Ability.SINKS: "they would count in its mean of V"}
     append_options: ClassVar[int] = abi.AppendOption.APPEND_SPARSE
 
     def rows(self, head_dim: int) -> int:

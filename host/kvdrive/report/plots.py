@@ -15,7 +15,7 @@ def check_installed() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
-        raise InputError("plots need matplotlib: pip install 'kvdrive[figures]', or leave --report out") from error
+        raise InputError("plots need matplotlib: pip install 'kvdrive[figures]', or leave `report` out") from error
 
 
 def traffic(path: Path, decode: Sequence[dict[str, Any]], context: int) -> None:

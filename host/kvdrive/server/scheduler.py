@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 
 import torch
 
+from kvdrive.config.run import RunConfig
 from kvdrive.errors import InputError, TargetError, UnsupportedError
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.nvme.errors import CommandError
-from kvdrive.plugins.attach import AttentionOptions, attach_to
-from kvdrive.plugins.transformers import Attachment
+from kvdrive.plugins.transformers import Attachment, attach
 from kvdrive.server.idle import IdleSequences
 from kvdrive.server.jobs import End, Job, Limits, QueueFull, next_job
 from kvdrive.server.kept import KeptSequences
@@ -42,7 +42,7 @@ class Scheduler:
         self,
         checkpoint: Checkpoint,
         drives: AbstractContextManager[DriveGroup],
-        attention: AttentionOptions,
+        config: RunConfig,
         limits: Limits,
         metrics: Metrics,
         threads: int = 1,
@@ -51,7 +51,7 @@ class Scheduler:
         self._sessions = sessions
         self._checkpoint = checkpoint
         self._drives = drives
-        self._attention = attention
+        self._config = config
         self._limits = limits
         self._threads = threads
         self._metrics = metrics
@@ -136,7 +136,7 @@ class Scheduler:
     def _serve(self) -> None:
         torch.set_num_threads(self._threads)  # counts for this thread only
         try:
-            with self._drives as drives, attach_to(self._checkpoint.model, drives, self._attention) as attachment:
+            with self._drives as drives, attach(self._checkpoint.model, drives, config=self._config) as attachment:
                 idle = self._finished(attachment)
                 turns = self._turns = Turns(self._checkpoint, attachment, idle, self._limits, self._metrics)
                 self._update(idle, drives)
@@ -165,7 +165,7 @@ class Scheduler:
                 per_token = self._checkpoint.shape.bytes_per_token
                 return KeptSequences(attachment.sessions, per_token)
         costs = Costs(None, "", attachment.measure)
-        if self._limits.idle and self._attention.active == "drive":  # what is in memory is always used
+        if self._limits.idle and self._config.placement.active == "drive":  # what is in memory is always used
             try:
                 costs.measure()  # so that no request waits for it
             except (CommandError, TargetError) as error:

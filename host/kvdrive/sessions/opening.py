@@ -49,9 +49,7 @@ def _report_others(index: Index, backing: Backing) -> None:
     for number, queue in enumerate(backing.queues):
         others = sum((number, session) not in named for session in queue.target.sessions())
         if others and queue.target.exclusive:
-            log.warning(
-                "%s holds %d sessions which this run does not use; --format forgets them", queue.target.place, others
-            )
+            log.warning("%s holds %d sessions which this run does not use", queue.target.place, others)
 
 
 def index_path(place: str) -> Path:

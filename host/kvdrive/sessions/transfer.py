@@ -82,7 +82,7 @@ def _store(shelf: Shelf, told: Record, file: Any, name: str) -> int:
     parts = split(1, heads, len(backing.queues))[0]
     told = replace(told, name=name or told.name, parts=len(parts))
     if told.name and index.named(told.name, told.tenant) is not None:
-        raise InputError(f"there is a session '{told.name}' already: choose another name with --name")
+        raise InputError(f"there is a session '{told.name}' already: choose another name")
     sequence = Sequence.open(backing.queues, parts, told.append_options, bytes.fromhex(told.model))
     try:
         for layer in told.indices:

@@ -35,7 +35,7 @@ def open_address(name: str, identity: Path | None = None) -> DriveGroup:
     `identity`: the TOML file of this host's name and secrets, for tcp:// only. Raises InputError, TargetError.
     """
     if identity is not None and not name.startswith(_TCP):
-        raise InputError("only drives at tcp:// ask who this host is: leave --identity out")
+        raise InputError("only drives at tcp:// ask who this host is: leave `identity` out")
     with ExitStack() as opened:
         drives = [opened.enter_context(make()) for make in _makers(name, identity)]
         opened.pop_all()

@@ -14,6 +14,7 @@ from typing import Any
 from kvdrive import private
 from kvdrive._native import Drive
 from kvdrive.choices import TARGETS, Index
+from kvdrive.config.table import of_drives, require
 from kvdrive.errors import InputError, TargetError
 from kvdrive.kernels.rtl import prepare_drives
 from kvdrive.private import cache_folder
@@ -66,27 +67,18 @@ class DriveOptions:
 
     def __post_init__(self) -> None:
         """Raises InputError for options that the target does not have."""
-        if self.image is not None and not is_smartssd(self.target):
-            raise InputError("only SmartSSDs load an image: leave --image out, or take --target smartssd")
+        require(of_drives(self))
+
+    @property
+    def kind(self) -> str:
+        """The target as `config.table` has it. Raises InputError."""
         if is_smartssd(self.target):
-            if self.preset or self.drives != 1:
-                raise InputError(f"{self.target} says which cards and flash: leave --preset and --drives out")
-        elif is_address(self.target):
-            if self.preset or self.folder is not None or self.drives != 1:
-                raise InputError(f"{self.target} has flash and files of its own: leave --preset, --drive, --drives out")
-        elif self.target not in TARGETS:
+            return "smartssd"
+        if is_address(self.target):
+            return "ADDRESS"
+        if self.target not in TARGETS:
             raise InputError(f"there is no target '{self.target}': choose {', '.join(TARGETS)}, {FORMS}")
-        elif self.identity is not None:
-            raise InputError("only drives at tcp:// ask who this host is: leave --identity out")
-        if self.target == "cpu" and self.preset:
-            raise InputError("the cpu target models no flash: leave --preset out")
-        if self.target != "cpu" and self.cache_bytes:
-            raise InputError("only the cpu target has a cache limit: leave --cache out, or take --target cpu")
-        elsewhere = is_address(self.target) or is_smartssd(self.target)
-        if elsewhere and (self.index != "auto" or self.hot_bytes):
-            raise InputError(f"{self.target} has memory of its own: leave --index and --hot out")
-        if self.format and self.folder is None:
-            raise InputError("a temporary drive is always new: --format goes with --drive FOLDER")
+        return self.target
 
     @property
     def index_bytes(self) -> int:
@@ -127,7 +119,7 @@ def open_drives(options: DriveOptions, say: Say | None = None) -> Iterator[Drive
             path = folder / (f"drive-{number}.kv" if number else "drive.kv")
             drives.append(opened.enter_context(_open(path, options)))
             if say is not None and (found := drives[-1].contents()):
-                say(f"{path} holds {found}, which this run does not use; --format forgets them")
+                say(f"{path} holds {found}, which this run does not use")
         yield DriveGroup(drives)
 
 
@@ -136,7 +128,7 @@ def open_existing(options: DriveOptions) -> Iterator[DriveGroup]:
     """`open_drives` for drives that are there already. Raises InputError, TargetError."""
     if not is_address(options.target) and not is_smartssd(options.target):
         if options.folder is None:
-            raise InputError("weights are on drives that stay: name their folder with --drive, or them with --target")
+            raise InputError("weights are on drives that stay: name their `folder`, or them as `target`")
         if not (options.folder / "drive.kv").is_file():
             raise InputError(f"there is no drive in {options.folder}: `kvdrive convert --drive` puts weights there")
     with open_drives(options) as group:
@@ -147,7 +139,7 @@ def open_existing(options: DriveOptions) -> Iterator[DriveGroup]:
 def _open_cards(cards: list[CardDrive], options: DriveOptions, say: Say | None) -> Iterator[DriveGroup]:
     """A drive on each card's own SSD, in a temporary folder there unless `options` name one."""
     if options.folder is not None and len(cards) > 1:
-        raise InputError("each card keeps its drive on its own SSD: leave --drive out, or take one card")
+        raise InputError("each card keeps its drive on its own SSD: leave `folder` out, or take one card")
     with ExitStack() as opened:
         drives = []
         for card in cards:
@@ -207,14 +199,14 @@ def _open(path: Path, options: DriveOptions) -> Target:
         wanted = PLAIN if disk else options.preset
         other = f"{path} holds a drive of preset {there['preset']}"
         if there["preset"] == PLAIN and not disk:
-            raise InputError(f"{path} holds a drive of the cpu target: take --target cpu, another folder, or --format")
+            raise InputError(f"{path} holds a drive of the cpu target: take `target=cpu`, another folder, or `format`")
         if wanted and there["preset"] != wanted:
-            raise InputError(f"{other}, not {wanted}: take another folder, or --format to forget what it holds")
+            raise InputError(f"{other}, not {wanted}: take another folder, or `format` to forget what it holds")
         needed = options.needed_bytes // options.drives
         if there["capacity_bytes"] < needed:
             raise InputError(
                 f"{path} was made for {_size(there['capacity_bytes'])} of K and V, this run takes up to "
-                f"{_size(needed)}: take another folder, or --format to forget what it holds"
+                f"{_size(needed)}: take another folder, or `format` to forget what it holds"
             )
     return _make(path, options, disk=disk)
 
@@ -238,7 +230,7 @@ def drive_folder(chosen: Path | None) -> Iterator[Path]:
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
-        raise InputError(f"cannot keep drives in {folder}: {error.strerror}; --drive FOLDER names another") from error
+        raise InputError(f"cannot keep drives in {folder}: {error.strerror}; `folder` names another") from error
     if chosen is not None:
         yield chosen
         return
@@ -256,7 +248,7 @@ def require_space(options: DriveOptions) -> None:
     if free < options.needed_bytes:
         raise InputError(
             f"K and V take up to {_size(options.needed_bytes)} and the disk of {place} has {_size(free)} left: free "
-            "some space, name a folder on another disk with --drive, or take fewer tokens"
+            "some space, name a `folder` on another disk, or take fewer tokens"
         )
 
 
@@ -287,7 +279,7 @@ def _lent(path: Path, options: DriveOptions) -> Target | None:
     if found is None:
         return None
     if options.format:
-        raise InputError(f"{path} holds the weights of the model: leave --format out")
+        raise InputError(f"{path} holds the weights of the model: leave `format` out")
     return LentTarget(found)
 
 

@@ -66,7 +66,7 @@ def _image() -> Path | None:
     images = preflight.find_images()
     if len(images) > 1:
         names = ", ".join(path.name for path in images)
-        raise InputError(f"several images fit the card ({names}): choose one with --image")
+        raise InputError(f"several images fit the card ({names}): choose one with `image`")
     return images[0] if images else None
 
 

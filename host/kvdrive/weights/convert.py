@@ -61,7 +61,7 @@ def _alone(partial: Path) -> Iterator[BinaryIO]:
         except (BlockingIOError, FileNotFoundError):
             ours = False
         if not ours:  # locked, or the other conversion has ended since the file was opened
-            raise InputError(f"another conversion writes {partial}: wait for it, or choose another --weights-file")
+            raise InputError(f"another conversion writes {partial}: wait for it, or choose another `weights_file`")
         yield file
 
 
@@ -82,7 +82,7 @@ def _require_space(partial: Path, manifest: Manifest) -> None:
     if free < needed:
         raise InputError(
             f"the weights take {manifest.file_bytes / 2**20:,.1f} MiB and the disk of {partial.parent} has "
-            f"{free / 2**20:,.1f} MiB left: free some space, or name another disk with --weights-file"
+            f"{free / 2**20:,.1f} MiB left: free some space, or name another disk with `weights_file`"
         )
 
 

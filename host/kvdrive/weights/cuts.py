@@ -22,8 +22,8 @@ from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.identity.parts import of_parts
 from kvdrive.weights.manifest import Manifest
 from kvdrive.weights.neurons import activation_of
+from kvdrive.weights.options import EXACT
 
-EXACT = "exact"
 _FATRELU = "fatrelu:"
 
 
@@ -53,15 +53,15 @@ class Cuts:
 
 
 def cuts_of(ffn: str, weights: Path, manifest: Manifest) -> Cuts | None:
-    """The thresholds of --ffn for this file of weights; None for "exact". Raises InputError."""
+    """The thresholds of `ffn` for this file of weights; None for "exact". Raises InputError."""
     if ffn == EXACT:
         return None
     if not manifest.neurons:
-        raise InputError(f"--ffn {ffn} is for dense models: {weights} holds experts")
+        raise InputError(f"`ffn={ffn}` is for dense models: {weights} holds experts")
     wanted = ffn.removeprefix(_FATRELU)
     if wanted == ffn:
         raise InputError(
-            f"--ffn '{ffn}': write exact, predictor, or fatrelu with a threshold (fatrelu:0.02) or share (fatrelu:70%)"
+            f"`ffn={ffn}`: write exact, predictor, or fatrelu with a threshold (fatrelu:0.02) or share (fatrelu:70%)"
         )
     if wanted.endswith("%"):
         found = read_cuts(weights, manifest).get(wanted)
@@ -73,7 +73,7 @@ def cuts_of(ffn: str, weights: Path, manifest: Manifest) -> Cuts | None:
     except ValueError:
         threshold = -1.0
     if not 0 <= threshold < math.inf:
-        raise InputError(f"--ffn {ffn}: a threshold is 0 or more, as fatrelu:0.02")
+        raise InputError(f"`ffn={ffn}`: a threshold is 0 or more, as fatrelu:0.02")
     return Cuts({array.name: threshold for array in manifest.neurons})
 
 

@@ -1,4 +1,4 @@
-"""--ffn drive: the drive that holds the weights computes the feed-forward parts. Only x and y cross its interface.
+"""`ffn` "drive": the drive that holds the weights computes the feed-forward parts. Only x and y cross its interface.
 
 Where gates are in memory, the host computes them and sends the activations that are not zero. docs/arithmetic.md has
 the drive's bits: x, the activations and their products with the up projection are binary16, as in a model that
@@ -27,7 +27,7 @@ from kvdrive.weights.bundles import Array
 from kvdrive.weights.drive_values import bundles_in_value, place_of
 from kvdrive.weights.manifest import Manifest
 
-DRIVE = "drive"  # of --ffn
+DRIVE = "drive"  # of FlashOptions.ffn
 _LARGEST = 65504.0  # binary16
 _MOST_NEURONS = 65535  # of one command
 _NUMBERS = 65536  # of neurons that a command's list can name
@@ -47,7 +47,7 @@ def activation_in_drive(function: torch.nn.Module) -> FfnActivation:
     found = _ACTIVATIONS.get(type(function).__name__)
     if found is None:
         raise UnsupportedError(
-            f"the drive computes ReLU and SiLU, not {type(function).__name__}: leave --ffn drive out, or keep gates in "
+            f"the drive computes ReLU and SiLU, not {type(function).__name__}: leave `ffn=drive` out, or keep gates in "
             "memory"
         )
     return found
@@ -59,7 +59,7 @@ def require_halves(manifest: Manifest) -> None:
     if other := {part.format for part in parts} - {"float16"}:
         raise InputError(
             f"the drive computes with float16, and these weights are {', '.join(sorted(other))}: convert the "
-            "checkpoint with --weights-format float16"
+            "checkpoint with `kvdrive convert --weights-format float16`"
         )
 
 
@@ -68,7 +68,7 @@ def require_size(hidden: int, neurons: int, most_neurons: int) -> None:
     if hidden > wire.MAX_FFN_HIDDEN or hidden % _HIDDEN_STEP or neurons > most_neurons:
         raise UnsupportedError(
             f"the drive computes with up to {wire.MAX_FFN_HIDDEN:,} inputs, in steps of {_HIDDEN_STEP}, and "
-            f"{most_neurons:,} neurons, not with {hidden:,} and {neurons:,}: leave --ffn drive out"
+            f"{most_neurons:,} neurons, not with {hidden:,} and {neurons:,}: leave `ffn=drive` out"
         )
 
 
@@ -120,7 +120,7 @@ class DriveSums:
             if error.status == abi.NvmeStatus.VALUE_NOT_FINITE:
                 raise TargetError(
                     "a feed-forward part has an activation beyond binary16, so the drive cannot compute it: leave "
-                    "--ffn drive out"
+                    "`ffn=drive` out"
                 ) from error
             if error.status == abi.NvmeStatus.UNRECOVERED_READ:
                 raise TargetError("the drive lost a page of the weights: convert the checkpoint again") from error
@@ -197,7 +197,7 @@ class DriveNeurons:
             given, own = half(activations[:, chosen])
             return Call(ffn_submit(weights, x, activations=given, chosen=numbers), tokens, exponent + own)
         if exponent and self._activation != FfnActivation.FFN_RELU:
-            raise TargetError("the input of a feed-forward part does not fit binary16: leave --ffn drive out")
+            raise TargetError("the input of a feed-forward part does not fit binary16: leave `ffn=drive` out")
         return Call(ffn_submit(weights, x, self._activation, chosen=numbers), tokens, 2 * exponent)
 
 
@@ -218,7 +218,7 @@ class DriveExperts:
         """hidden [tokens, h], chosen experts and their weights [tokens, k] -> [tokens, h]. Raises TargetError."""
         x, exponent = half(hidden)
         if exponent:
-            raise TargetError("the input of an expert does not fit binary16: leave --ffn drive out")
+            raise TargetError("the input of an expert does not fit binary16: leave `ffn=drive` out")
         calls, places = [], []
         for expert in torch.unique(chosen).tolist():
             tokens, ranks = (chosen == expert).nonzero(as_tuple=True)

@@ -1,4 +1,4 @@
-"""Models whose feed-forward parts a drive computes (--ffn drive)."""
+"""Models whose feed-forward parts a drive computes (`ffn` "drive")."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def plan(
     """
     experts, blocks = experts_of(model), neurons_of(model, gates)
     if gates and (experts or not blocks):
-        raise UnsupportedError(f"{type(model).__name__} has no gates that can be on flash: leave --gates out")
+        raise UnsupportedError(f"{type(model).__name__} has no gates that can be on flash: leave `gates` out")
     if not experts and not blocks:
         raise UnsupportedError(
             f"{type(model).__name__} has no experts, and its layers are not Llama's or OPT's with ReLU: its weights "

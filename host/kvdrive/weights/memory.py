@@ -44,7 +44,7 @@ class Need:
         if count < self.least:
             raise InputError(
                 f"{size(limit)} hold less than the resident weights ({size(self.resident)}) and the experts of one "
-                f"token: give --weights-memory {size(self.minimum)} or more; all weights take {size(self.whole)}"
+                f"token: give `weights_memory={size(self.minimum)}` or more; all weights take {size(self.whole)}"
             )
         return count
 
@@ -67,5 +67,5 @@ def needs(manifest: Manifest, dtype: torch.dtype, per_token: int) -> Need:
 
 
 def size(count: int) -> str:
-    """Bytes as --weights-memory takes them, rounded up."""
+    """Bytes as `weights_memory` takes them, rounded up."""
     return f"{-(-count // 2**20)}M"

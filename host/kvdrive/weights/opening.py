@@ -9,15 +9,15 @@ import logging
 import os
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from rich.console import Console
 from transformers import GenerationConfig, PreTrainedModel
 
-from kvdrive import choices
+from kvdrive.config.resolve import resolve
+from kvdrive.config.run import RunConfig
 from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.generation import checkpoints, places
 from kvdrive.generation.checkpoints import Checkpoint
@@ -26,8 +26,7 @@ from kvdrive.private import cache_folder
 from kvdrive.targets.key_value import KeyValueNamespace
 from kvdrive.targets.opening import DriveOptions, lend, open_drives, open_existing
 from kvdrive.weights import convert, drive_values, fingerprint
-from kvdrive.weights.acceptance import Accepted
-from kvdrive.weights.cuts import EXACT, Cuts, cuts_of, install_cuts
+from kvdrive.weights.cuts import Cuts, cuts_of, install_cuts
 from kvdrive.weights.drive_ffn import DRIVE
 from kvdrive.weights.drive_model import DriveModel
 from kvdrive.weights.drive_reader import DriveWeights
@@ -37,6 +36,7 @@ from kvdrive.weights.gguf_source import source_of
 from kvdrive.weights.layout import plan
 from kvdrive.weights.loading import FlashWeights, WeightsOptions
 from kvdrive.weights.manifest import Manifest
+from kvdrive.weights.options import FlashOptions
 from kvdrive.weights.predictor import PREDICTOR, Predictors, read_predictors
 from kvdrive.weights.reader import Reader
 from kvdrive.weights.sources import SafetensorsSource, empty_model
@@ -82,37 +82,17 @@ def make_file(checkpoint: Path, path: Path | None, format: str, console: Console
     return Converted(to, manifest.file_bytes, experts, neurons, resumed)
 
 
-@dataclass(frozen=True)
-class FlashOptions:
-    """The file of weights, None for its place in the cache, and a copy of it on another drive (see `WeightsFile`).
+def load_from(config: RunConfig) -> Checkpoint:
+    """The checkpoint of a run, its weights in memory or on flash; `Checkpoint.close` ends the reads.
 
-    `ffn`: see `cuts_of`. `accepted`: share of the tokens of a verifying call that last. See `WeightsOptions`.
-    `on_drive`: the drives whose first one holds the weights, in place of the file. With `ffn` "drive" it computes, too.
+    Raises ConflictError for options that exclude each other, before anything is read; InputError, UnsupportedError,
+    TargetError.
     """
-
-    weights_file: Path | None = None
-    weights_memory: int | Fraction = Fraction(1, 2)
-    weights_cache: str = "lfu"
-    look_ahead: choices.LookAhead = "auto"
-    weights_window: int = 5
-    ffn: str = EXACT
-    weights_copy: Path | None = None
-    accepted: Accepted = 1.0
-    on_drive: DriveOptions | None = None
-
-
-def load_from(options: FlashOptions | None, name: str, dtype: str = "float32", device: str = "cpu") -> Checkpoint:
-    """A checkpoint with its weights in memory, or on flash with these options; `Checkpoint.close` ends the reads.
-
-    `name`, `dtype` and `device` as in `checkpoints.load`. Raises InputError, UnsupportedError, TargetError.
-    """
-    if options is None:
-        return checkpoints.load(name, dtype, device)
-    if device != "cpu":
-        raise UnsupportedError(f"weights on flash are computed on the cpu, not on {device}")
-    if dtype == checkpoints.ROUNDED:
-        raise UnsupportedError("--dtype int8 is for weights in memory: take another, `kvdrive convert` has formats too")
-    return load(name, dtype, options)
+    resolve(config)
+    model = config.model
+    if config.weights.weights == "memory":
+        return checkpoints.load(model.model, model.dtype, model.device)
+    return load(model.model, model.dtype, config.stored())
 
 
 def load(name: str, dtype: str, options: FlashOptions) -> Checkpoint:
@@ -157,9 +137,7 @@ def _loaded(checkpoint: Named, config: Any, weights: Reader, dtype: str, options
     )
     found: FlashWeights | SparseWeights | DriveModel
     if in_drive:
-        if not isinstance(weights, DriveWeights):
-            raise InputError("--ffn drive computes with weights on a drive: it goes with --weights drive")
-        found = DriveModel(weights, config, computed)
+        found = DriveModel(cast(DriveWeights, weights), config, computed)
     elif manifest.experts:
         found = FlashWeights(weights, config, computed, how)
     else:
@@ -169,7 +147,7 @@ def _loaded(checkpoint: Named, config: Any, weights: Reader, dtype: str, options
         install_cuts(found.model, cuts)
     if inexact := cuts or predictors:
         cost = inexact.cost or "nobody has measured what it costs; `kvdrive sparsify` measures it"
-        log.warning("--ffn %s: %s", options.ffn, cost)
+        log.warning("ffn %s: %s", options.ffn, cost)
     if (path / "generation_config.json").is_file():
         found.model.generation_config = GenerationConfig.from_pretrained(path, local_files_only=True)
     return Checkpoint(name, path, found.model, checkpoints.read_tokenizer(path), found)
@@ -253,7 +231,7 @@ def file_of(checkpoint: Path, options: FlashOptions) -> Path:
     found = sorted(_folder().glob(f"{glob.escape(_stem(checkpoint))}-{'[0-9a-f]' * _DIGITS}{SUFFIX}"))
     if len(found) > 1:
         names = ", ".join(one.name for one in found)
-        raise InputError(f"{checkpoint} has no weights, and {_folder()} has {names}: name one with --weights-file")
+        raise InputError(f"{checkpoint} has no weights, and {_folder()} has {names}: name one with `weights_file`")
     return found[0] if found else default_path(checkpoint)
 
 

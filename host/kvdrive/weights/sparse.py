@@ -69,7 +69,7 @@ class SparseWeights:
         if share < Fraction(1, LEAST):
             raise InputError(
                 f"{size(limit)} hold less than the resident weights ({size(self._resident)}) and a {LEAST}th of the "
-                f"neurons: give --weights-memory {size(self._resident + stored // LEAST + 1)} or more; all weights "
+                f"neurons: give `weights_memory={size(self._resident + stored // LEAST + 1)}` or more; all weights "
                 f"take {size(self._whole)}"
             )
         return share

@@ -1,4 +1,4 @@
-"""A checkpoint in memory with the numbers and the --ffn of one on flash, which must compute the same."""
+"""A checkpoint in memory with the numbers and the `ffn` of one on flash, which must compute the same."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from kvdrive.weights.drive_ffn import DRIVE
 from kvdrive.weights.file import aligned
 from kvdrive.weights.formats import CODES
 from kvdrive.weights.neurons import matrices_in
-from kvdrive.weights.opening import FlashOptions, open_reader
+from kvdrive.weights.opening import open_reader
+from kvdrive.weights.options import FlashOptions
 from kvdrive.weights.predictor import PREDICTOR, install_predictors, read_predictors
 from kvdrive.weights.reader import Reader
 
@@ -20,7 +21,7 @@ _ROUNDED = (*CODES, "float16")  # formats whose numbers may be others than the c
 
 
 def load_whole(name: str, dtype: str, options: FlashOptions) -> Checkpoint:
-    """The checkpoint in memory, rounded as its file of weights, with the same --ffn. Raises InputError, TargetError."""
+    """The checkpoint in memory, rounded as its file of weights, with the same `ffn`. Raises InputError, TargetError."""
     checkpoint = checkpoints.load(name, dtype)
     file = open_reader(checkpoint.path, options)
     for array in file.manifest.arrays:

@@ -41,7 +41,7 @@ class XrtBoard:
     def __init__(self, device: int | None = None, image: Path | None = None) -> None:
         named = os.environ.get(IMAGE_VARIABLE)
         if image is None and not named:
-            raise InputError(f"engine xrt needs an image: --image X.xclbin, or {IMAGE_VARIABLE} in the environment")
+            raise InputError(f"engine xrt needs an image: `image=X.xclbin`, or {IMAGE_VARIABLE} in the environment")
         self._path = image or Path(str(named))
         self.tops = tuple(read_text(self._path).kernels)
         self._xrt = provider()

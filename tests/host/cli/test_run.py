@@ -93,7 +93,7 @@ def test_a_pass_key_is_hidden_in_held_out_text(checkpoint, monkeypatch):
     monkeypatch.setattr("kvdrive.eval.library.held_out_modules", lambda: short)
     assert held_out(loaded, len(loaded.encode(short[0].text)) + 1)[0] == "a.py, b.py"
     for tokens in (1000, 4):
-        with pytest.raises(InputError, match="--prompt-tokens"):
+        with pytest.raises(InputError, match="`prompt_tokens`"):
             demonstration(loaded, tokens)
 
 
@@ -110,7 +110,7 @@ def test_a_chat_model_is_asked_in_its_own_words():
     assert text.count(shown.answer) == 1
     back = loaded.tokenizer.decode(shown.ids[-shown.tokens_back :])
     assert back.startswith(f"\nThe special magic number for Lima is {shown.answer}.\n")
-    with pytest.raises(InputError, match="change --prompt-tokens"):
+    with pytest.raises(InputError, match="change `prompt_tokens`"):
         demonstration(loaded, 10)
 
 

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from kvdrive.choices import KV_FORMATS
 from kvdrive.cli.main import app
+from kvdrive.config.run import ModelOptions
 from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.generation import checkpoints
 from kvdrive.generation.assistant import Assistant, assisted_steps, load_assistant
@@ -114,7 +115,7 @@ def texts(checkpoint, assistant, target, sampling=GREEDY, stop_ids=frozenset(), 
 def test_the_cache_holds_the_chosen_tokens_and_nothing_else(checkpoint, small, tmp_path, spill, sampling):
     loaded = checkpoints.load(str(checkpoint))
     found = []
-    for number, assistant in enumerate((None, load_assistant(str(small), "float32", "cpu", loaded))):
+    for number, assistant in enumerate((None, load_assistant(ModelOptions(assistant=str(small)), loaded))):
         with Emulator(tmp_path / f"{number}.kv", "fast", capacity_bytes=1 << 26) as target:
             found.append(texts(loaded, assistant, target, sampling, spill=spill))
     (tokens, rows, held, logits), (others, other_rows, other_held, other_logits) = found
@@ -129,7 +130,7 @@ def test_the_cache_holds_the_chosen_tokens_and_nothing_else(checkpoint, small, t
 
 def test_a_stop_token_in_the_middle_of_a_draft_ends_the_text(checkpoint, tmp_path):
     loaded = checkpoints.load(str(checkpoint))
-    assistant = load_assistant(str(checkpoint), "float32", "cpu", loaded)
+    assistant = load_assistant(ModelOptions(assistant=str(checkpoint)), loaded)
     with Emulator(tmp_path / "drive.kv", "fast", capacity_bytes=1 << 26) as target:
         tokens = texts(loaded, None, target)[0]
         stop = next(token for place, token in enumerate(tokens) if place > 4 and token not in tokens[:place])
@@ -180,10 +181,10 @@ def test_a_session_goes_on_after_drafts(run, small, tmp_path):
     ("options", "message"),
     [
         (("--prompt", "more"), "--assistant drafts for one sequence, not for 2: give one prompt"),
-        (("--attention", "sparf", "--ratio", "1/4"), "--assistant goes with exact attention"),
-        (("--attention", "h2o", "--ratio", "1/4"), "--assistant goes with exact attention"),
+        (("--attention", "sparf", "--ratio", "1/4"), "--assistant does not go with --attention sparf"),
+        (("--attention", "h2o", "--ratio", "1/4"), "--assistant does not go with --attention h2o"),
         (("--overflow", "trim"), "--assistant does not go with --overflow trim"),
-        (("--accepted", "1.5"), "--accepted is for weights on flash"),
+        (("--accepted", "1.5"), "--accepted goes with --assistant and --weights flash"),
     ],
 )
 def test_what_does_not_go_together_is_one_sentence(run, small, options, message):
@@ -205,7 +206,7 @@ def test_serve_takes_no_assistant(run, small):
 
 def test_a_cache_that_takes_nothing_back_is_refused(checkpoint, small, target):
     loaded = checkpoints.load(str(checkpoint))
-    assistant = load_assistant(str(small), "float32", "cpu", loaded)
+    assistant = load_assistant(ModelOptions(assistant=str(small)), loaded)
     ids = torch.tensor([loaded.encode(PROMPT)])
     with attach(loaded.model, target, "h2o") as attached:
         drafted = assisted_steps(loaded.model, ids, attached.cache(), 4, assistant)
@@ -234,5 +235,5 @@ def test_layers_in_memory_with_a_sliding_window_forget_rejected_tokens(target):
 
 
 def test_layers_with_a_state_take_nothing_back(target):
-    with pytest.raises(UnsupportedError, match="cannot remove drafted tokens: leave --assistant out"):
+    with pytest.raises(UnsupportedError, match="cannot remove drafted tokens: leave `assistant` out"):
         hybrid("jamba", target)

@@ -114,10 +114,10 @@ def test_weights_on_flash_are_refused(checkpoint):
     command = ["generate", "--model", str(checkpoint), "--dtype", "int8", "--weights", "flash", "--prompt", "a"]
     done = CliRunner().invoke(app, command)
     assert isinstance(done.exception, UnsupportedError)
-    assert "--dtype int8 is for weights in memory" in str(done.exception)
+    assert "--dtype int8 does not go with --weights flash" in str(done.exception)
 
 
 def test_a_model_without_such_matrices_is_refused(checkpoint, monkeypatch):
     monkeypatch.setattr(checkpoints, "round_matrices", lambda model: 0)
-    with pytest.raises(InputError, match="take --dtype bfloat16"):
+    with pytest.raises(InputError, match="take `dtype=bfloat16`"):
         checkpoints.load(str(checkpoint), "int8")

@@ -123,12 +123,12 @@ def test_what_does_not_fit_is_attended_to_in_the_drive(target, model):
         cache = attached.cache(200)
         greedy(model, PROMPT, 3, past_key_values=cache)
         assert target.stats().attention_jobs == jobs
-        with pytest.raises(UnsupportedError, match="raise --memory"):
+        with pytest.raises(UnsupportedError, match="raise `memory`"):
             model(prompts(1, 120), past_key_values=cache)
 
 
 def test_attention_of_drives_has_no_memory(target, model):
-    with pytest.raises(UnsupportedError, match="take exact attention"):
+    with pytest.raises(UnsupportedError, match="take `attention=exact`"):
         attach(model, target, "sparf", Fraction(1, 8), active="memory")
     with pytest.raises(InputError, match="active is 'drive' or 'memory'"):
         attach(model, target, active="disk")

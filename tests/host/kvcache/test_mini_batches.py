@@ -148,10 +148,10 @@ def test_text_is_that_of_one_batch(target):
     ("name", "options", "sentence"),
     [
         ("llama", {"mini_batches": 0}, "a batch has one mini-batch or more, not 0"),
-        ("llama", {"sessions": True}, "mini-batches are for batches that the drives attend to"),
-        ("llama", {"active": "memory"}, "mini-batches are for batches that the drives attend to"),
-        ("llama", {"on_failure": "recompute"}, "mini-batches are for batches that the drives attend to"),
-        ("mixtral", {}, "mini-batches are for dense models"),
+        ("llama", {"sessions": True}, "does not go with `sessions`: a session has one cache"),
+        ("llama", {"active": "memory"}, "does not go with `active=memory`"),
+        ("llama", {"on_failure": "recompute"}, "does not go with `on_failure=recompute`"),
+        ("mixtral", {}, "an expert's products depend on how many rows"),
     ],
 )
 def test_what_needs_one_batch_is_refused(target, name, options, sentence):

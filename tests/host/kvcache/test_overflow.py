@@ -211,11 +211,13 @@ def test_models_whose_rest_would_be_wrong_are_refused(config, reason, drives):
 
 
 def test_where_sequences_are_in_memory_nothing_is_removed(model, drives):
-    with pytest.raises(UnsupportedError, match="active='drive'"):
+    with pytest.raises(UnsupportedError, match="active=drive"):
         attach(model, drives[0], overflow="trim", active="memory")
 
 
-@pytest.mark.parametrize("fields", [{"how": "forget"}, {"ratio": 0.0}, {"ratio": 1.0}, {"context": -1}])
+@pytest.mark.parametrize(
+    "fields", [{"overflow": "forget"}, {"overflow_ratio": 0.0}, {"overflow_ratio": 1.0}, {"context": -1}]
+)
 def test_wrong_options_are_refused(fields):
     with pytest.raises(InputError):
         Overflow(**fields)

@@ -10,13 +10,13 @@ import torch
 from small_models import SMALL, random_model
 from transformers import LlamaConfig, MistralConfig
 
+from kvdrive.config.run import RunConfig
 from kvdrive.errors import RangeError, UnsupportedError
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.decode import GREEDY, Sampling
 from kvdrive.kvcache.budget import MemoryOptions
 from kvdrive.kvcache.joined import JoinedLayer
 from kvdrive.kvcache.layer import DriveLayer
-from kvdrive.plugins.attach import AttentionOptions
 from kvdrive.server.jobs import DeadlinePassed, Job, Limits, Token
 from kvdrive.server.metrics import RATE_SECONDS, Metrics, Rate
 from kvdrive.server.scheduler import Scheduler
@@ -47,7 +47,7 @@ class Requests:
         opened = open_drives(DriveOptions(drives=drives, capacity_bytes=1 << 26))
         self.metrics = Metrics()
         self.scheduler = Scheduler(
-            checkpoint, opened, attention or AttentionOptions(), Limits(20_000, **limits), self.metrics, 1, sessions
+            checkpoint, opened, attention or RunConfig(), Limits(20_000, **limits), self.metrics, 1, sessions
         )
         self.order, self.ends = [], {}
         self._ends = queue.Queue()
@@ -117,11 +117,11 @@ def tokens_of(**options):
 @pytest.mark.parametrize("options", [
     {},
     {"drives": 2},
-    {"attention": AttentionOptions("sparf", ratio=Fraction(1, 4), spill=8)},
-    {"attention": AttentionOptions("groups", ratio=Fraction(1, 4), unit=16, spill=8)},
+    {"attention": RunConfig.of(attention="sparf", ratio=Fraction(1, 4), spill=8)},
+    {"attention": RunConfig.of(attention="groups", ratio=Fraction(1, 4), unit=16, spill=8)},
     {"sessions": SessionOptions()},
-    {"attention": AttentionOptions(active="memory"), "sessions": SessionOptions()},
-    {"attention": AttentionOptions(active="memory", memory=MemoryOptions(bytes=1 << 20)), "drives": 2},
+    {"attention": RunConfig.of(active="memory"), "sessions": SessionOptions()},
+    {"attention": RunConfig.of(active="memory", memory=MemoryOptions(bytes=1 << 20)), "drives": 2},
 ], ids=["exact", "two drives", "sparf", "groups", "sessions", "memory", "some in memory"])  # fmt: skip
 def test_a_request_gets_the_tokens_that_it_gets_alone(options):
     """Five requests of several lengths, with sampling; one joins when another leaves."""
@@ -135,7 +135,7 @@ def test_a_request_gets_the_tokens_that_it_gets_alone(options):
 @pytest.mark.parametrize("sessions", [None, SessionOptions()], ids=["no sessions", "sessions"])
 def test_the_end_of_a_request_says_what_it_left_unread(sessions):
     """It counts the steps of this request only, also where it goes on with what an earlier one has left."""
-    attention = AttentionOptions("groups", ratio=Fraction(1, 4), unit=16)
+    attention = RunConfig.of(attention="groups", ratio=Fraction(1, 4), unit=16)
     with Requests(attention=attention, sessions=sessions, running=1, idle=1) as requests:
         for name in ("first", "second"):
             requests.ask(name, prompt(200, 1), 9)
@@ -258,7 +258,7 @@ def test_a_model_with_layers_in_memory_runs_one_sequence_at_a_time(caplog):
 def test_a_conversation_goes_on_where_no_drive_can_keep_it(kind):
     """The finished sequence stays in the process. One whose window has moved on cannot go back to an earlier token."""
     sliding = MistralConfig(**LONG, num_key_value_heads=4, sliding_window=32) if kind == "sliding window" else None
-    attention = AttentionOptions("h2o", ratio=Fraction(1, 4)) if kind == "h2o" else None
+    attention = RunConfig.of(attention="h2o", ratio=Fraction(1, 4)) if kind == "h2o" else None
     with Requests(sliding, attention, sessions=SessionOptions(), running=2) as requests:
         requests.ask("first", *WORK["a"])
         text = WORK["a"][0] + requests.all_of(["first"])[0]
@@ -271,7 +271,7 @@ def test_a_conversation_goes_on_where_no_drive_can_keep_it(kind):
 
 
 def test_sequences_in_memory_have_prompts_in_parts():
-    with Requests(attention=AttentionOptions(active="memory"), running=2, chunk=64) as requests:
+    with Requests(attention=RunConfig.of(active="memory"), running=2, chunk=64) as requests:
         for name in "be":
             requests.ask(name, *WORK[name])
         found = requests.all_of("be")
@@ -282,7 +282,7 @@ def test_sequences_in_memory_have_prompts_in_parts():
 
 def test_the_session_of_a_waiting_request_is_loaded_ahead():
     loading_pays = Rates(1, 0, 1, 0, 1e-9, 0, 0, 1, 1)
-    with Requests(attention=AttentionOptions(active="memory"), sessions=SessionOptions(), running=1) as requests:
+    with Requests(attention=RunConfig.of(active="memory"), sessions=SessionOptions(), running=1) as requests:
         requests.scheduler.with_sessions(lambda store: setattr(store.costs, "rates", loading_pays)).result(30)
         requests.ask("first", *WORK["a"])
         text = WORK["a"][0] + requests.all_of(["first"])[0]

@@ -4,9 +4,9 @@ import pytest
 from served_here import ServedHere
 from server_process import Server
 
+from kvdrive.config.run import RunConfig
 from kvdrive.errors import InputError
 from kvdrive.generation.decode import Sampling
-from kvdrive.plugins.attach import AttentionOptions
 from kvdrive.server.errors import ApiError
 from kvdrive.server.jobs import Job, Limits, QueueFull, next_job
 from kvdrive.server.metrics import Metrics
@@ -169,7 +169,7 @@ def test_the_next_request_is_of_the_tenant_that_has_the_fewest_running():
 
 def test_a_tenant_that_fills_the_queue_shuts_nobody_out():
     """The scheduler is not started, so that nothing leaves the queue."""
-    scheduler = Scheduler(None, None, AttentionOptions(), Limits(100, waiting=2), Metrics())
+    scheduler = Scheduler(None, None, RunConfig(), Limits(100, waiting=2), Metrics())
     for _ in range(2):
         scheduler.submit(job("alice"))
     with pytest.raises(QueueFull):

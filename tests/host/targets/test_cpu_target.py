@@ -18,11 +18,11 @@ from small_models import CONFIGS, prompts, random_model
 from transformers import Qwen3Config
 
 from kvdrive import abi
+from kvdrive.config.run import RunConfig
 from kvdrive.errors import InputError, TargetError
 from kvdrive.generation.generate import greedy
 from kvdrive.kernels.native import scale_bits
 from kvdrive.kvcache.session import Session
-from kvdrive.plugins.attach import AttentionOptions, attach_to
 from kvdrive.plugins.transformers import attach
 from kvdrive.targets.cpu import CpuDrive
 from kvdrive.targets.emulator import Emulator
@@ -40,7 +40,7 @@ def qwen():
 
 def logits(model, drives, options, folder):
     """Logits of 6 steps, and the bytes read from disk. The prompt is made durable first, to be read from there."""
-    with attach_to(model, drives, options) as attachment, torch.no_grad():
+    with attach(model, drives, config=options) as attachment, torch.no_grad():
         cache = attachment.cache()
         model(PROMPT, past_key_values=cache, logits_to_keep=1)
         attachment.save(cache, folder / "chat.json")
@@ -50,7 +50,9 @@ def logits(model, drives, options, folder):
         return torch.cat(found), drives.stats().file_bytes_read - before.file_bytes_read
 
 
-@pytest.mark.parametrize("options", [AttentionOptions(spill=2), AttentionOptions("sparf", Fraction(1, 8), spill=2)])
+@pytest.mark.parametrize(
+    "options", [RunConfig.of(spill=2), RunConfig.of(attention="sparf", ratio=Fraction(1, 8), spill=2)]
+)
 def test_any_number_of_cpu_drives_gives_the_emulators_bits(tmp_path, qwen, options):
     found = {}
     for target, count in (("emulator", 1), ("cpu", 1), ("cpu", 2)):

@@ -205,7 +205,8 @@ import resource, sys
 from fractions import Fraction
 from pathlib import Path
 import torch
-from kvdrive.weights.opening import FlashOptions, load
+from kvdrive.weights.opening import load
+from kvdrive.weights.options import FlashOptions
 torch.set_num_threads(1)
 load(sys.argv[1], "auto", FlashOptions(Path(sys.argv[2]), 24 << 20)).weights.close()  # what importing costs
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -15,7 +15,8 @@ from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.weights.cuts import Cost, Cuts, install_cuts, keep_cuts, origin_of, read_cuts
 from kvdrive.weights.file import WeightsFile
 from kvdrive.weights.neurons import neurons_of
-from kvdrive.weights.opening import FlashOptions, load, make_file
+from kvdrive.weights.opening import load, make_file
+from kvdrive.weights.options import FlashOptions
 from kvdrive.weights.predictor import Errors, Predictor, Predictors, keep_predictors, read_predictors
 
 
@@ -127,7 +128,7 @@ def test_sparsify_finds_thresholds_and_says_what_they_cost(tmp_path, caplog):
     assert "`kvdrive sparsify --shares 60%`" in str(run(*generate, "--ffn", "fatrelu:60%").exception)
     result = run(*generate, "--max-new-tokens", "2", "--ffn", "fatrelu:0.1")
     assert result.exit_code == 0, result.output
-    assert "--ffn fatrelu:0.1: nobody has measured what it costs" in caplog.text
+    assert "ffn fatrelu:0.1: nobody has measured what it costs" in caplog.text
 
     kept = file.with_name("w.kvw.fatrelu.json")
     kept.write_text("{")

@@ -22,7 +22,8 @@ from kvdrive.weights import drive_values, fingerprint
 from kvdrive.weights.drive_ffn import require_size
 from kvdrive.weights.drive_reader import DriveWeights
 from kvdrive.weights.file import WeightsFile, aligned
-from kvdrive.weights.opening import FlashOptions, load, make_file, put_on_drive
+from kvdrive.weights.opening import load, make_file, put_on_drive
+from kvdrive.weights.options import FlashOptions
 from kvdrive.weights.whole import load_whole
 
 QUIET = Console(quiet=True)
@@ -267,7 +268,7 @@ def test_weights_in_other_formats_are_refused_by_the_drive(tmp_path):
 @pytest.mark.parametrize("size", [(8200, 64), (68, 64), (64, 65537)])
 def test_parts_that_a_command_cannot_name_are_a_sentence(size):
     require_size(8192, 65536, 65536)
-    with pytest.raises(UnsupportedError, match="leave --ffn drive out"):
+    with pytest.raises(UnsupportedError, match="leave `ffn=drive` out"):
         require_size(*size, 65536)
 
 
@@ -310,11 +311,11 @@ def test_a_target_without_a_place_for_its_drive_is_a_sentence():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("--ffn", "drive"), "--ffn drive goes with --weights"),
-        (("--weights", "flash", "--ffn", "drive"), "--ffn drive goes with --weights drive"),
-        (("--weights", "drive"), "name their folder with --drive"),
+        (("--ffn", "drive"), "--ffn drive does not go with --weights memory"),
+        (("--weights", "flash", "--ffn", "drive"), "take --weights drive, or leave --ffn drive out"),
+        (("--weights", "drive"), "take --drive, or leave --weights drive out"),
         (("--weights", "drive", "--drive", "empty"), "there is no drive in"),
-        (("--weights", "drive", "--weights-file", "w"), "--weights-file goes with --weights flash"),
+        (("--weights", "drive", "--weights-file", "w"), "take --weights flash, or leave --weights-file out"),
     ],
 )
 def test_options_that_do_not_go_together_are_a_sentence(arguments, sentence, tmp_path, monkeypatch):

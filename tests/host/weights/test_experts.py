@@ -13,7 +13,8 @@ from kvdrive.errors import InputError, TargetError
 from kvdrive.plugins.transformers import attach
 from kvdrive.weights.eviction import make_eviction
 from kvdrive.weights.file import WeightsFile, aligned
-from kvdrive.weights.opening import FlashOptions, load, make_file
+from kvdrive.weights.opening import load, make_file
+from kvdrive.weights.options import FlashOptions
 from kvdrive.weights.slots import Slots
 
 QUIET = Console(quiet=True)
@@ -306,7 +307,7 @@ def test_attention_in_a_drive_and_experts_on_flash(converted, target):
 def test_too_little_memory_says_what_is_needed(converted):
     folder, path = converted("mixtral")
     needed = least(folder, path)
-    with pytest.raises(InputError, match=rf"give --weights-memory {-(-needed // 2**20)}M or more"):
+    with pytest.raises(InputError, match=rf"give `weights_memory={-(-needed // 2**20)}M` or more"):
         opened(folder, path, needed - 1)
 
 

@@ -22,7 +22,8 @@ from kvdrive.errors import InputError
 from kvdrive.generation import places
 from kvdrive.generation.checkpoints import read_config
 from kvdrive.weights.modes import modes_of
-from kvdrive.weights.opening import FlashOptions, load, make_file
+from kvdrive.weights.opening import load, make_file
+from kvdrive.weights.options import FlashOptions
 
 QUIET = Console(quiet=True)
 
@@ -67,7 +68,7 @@ def test_the_least_memory_of_neurons_in_fewer_bits_is_taken(mode, stored, tmp_pa
     least = json.loads(doctor("mini", "--json"))["weights"]["modes"][mode]["bfloat16"]
     path = make_file(places.find("mini"), tmp_path / "w.kvw", stored, QUIET).path
     load("mini", "auto", FlashOptions(path, int(1.01 * least) + 4)).close()
-    with pytest.raises(InputError, match="give --weights-memory"):
+    with pytest.raises(InputError, match="give `weights_memory="):
         load("mini", "auto", FlashOptions(path, least - 4))
 
 
@@ -77,7 +78,7 @@ def test_the_least_memory_with_gates_on_flash_is_taken(tmp_path):
     least = modes["gates on flash, too, with predictors"]["bfloat16"] - rank  # this file has no predictors yet
     path = make_file(places.find("mini"), tmp_path / "w.kvw", "auto", QUIET, gates=True).path
     load("mini", "auto", FlashOptions(path, least + 4)).close()
-    with pytest.raises(InputError, match="give --weights-memory"):
+    with pytest.raises(InputError, match="give `weights_memory="):
         load("mini", "auto", FlashOptions(path, least - 4))
     random_model(CONFIGS["opt"]).save_pretrained(tmp_path / "opt")
     assert not any("gates" in mode for mode in json.loads(doctor(tmp_path / "opt", "--json"))["weights"]["modes"])
@@ -95,7 +96,7 @@ def test_the_least_memory_of_a_dense_model_is_taken(tmp_path):
     least = json.loads(doctor("mini", "--json"))["weights"]["flash_at_least"]["bfloat16"]
     path = make_file(places.find("mini"), tmp_path / "w.kvw", "auto", QUIET).path
     load("mini", "auto", FlashOptions(path, least + 4)).close()
-    with pytest.raises(InputError, match="give --weights-memory"):
+    with pytest.raises(InputError, match="give `weights_memory="):
         load("mini", "auto", FlashOptions(path, least - 4))
 
 

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 from kvdrive.cli.main import app
 from kvdrive.errors import InputError, TargetError
 from kvdrive.weights.file import WeightsFile, aligned
-from kvdrive.weights.opening import FlashOptions, load
+from kvdrive.weights.opening import load
+from kvdrive.weights.options import FlashOptions
 from kvdrive.weights.window import Window
 
 
@@ -214,7 +215,7 @@ def test_closed_weights_say_so(dense):
 
 def test_too_little_memory_says_what_is_needed(dense):
     folder, path = dense("opt")
-    with pytest.raises(InputError, match=r"give --weights-memory \d+M or more"):
+    with pytest.raises(InputError, match=r"give `weights_memory=\d+M` or more"):
         load(str(folder), "float32", FlashOptions(path, 1 << 20))
 
 

@@ -19,7 +19,8 @@ from kvdrive.weights.calibrate import nats_of
 from kvdrive.weights.cuts import Cost
 from kvdrive.weights.file import WeightsFile
 from kvdrive.weights.neurons import neurons_of
-from kvdrive.weights.opening import FlashOptions, load, make_file
+from kvdrive.weights.opening import load, make_file
+from kvdrive.weights.options import FlashOptions
 from kvdrive.weights.predictor import Predictor, Predictors, install_predictors, read_predictors
 from kvdrive.weights.training import Seen, Training, errors_of, train
 

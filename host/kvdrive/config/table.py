@@ -1,0 +1,150 @@
+"""What goes with what: for each value of an option, what it can do for others and what it needs of them.
+
+A value that is not in this table, or that does not name an ability, does not have it: what nobody has thought of is
+refused. Policies say the same of themselves (`policies.base`), models in `plugins.traits`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
+
+from kvdrive.choices import DTYPES
+from kvdrive.config.abilities import Ability, ConflictError, Part, conflicts
+
+if TYPE_CHECKING:
+    from kvdrive.config.run import RunConfig
+    from kvdrive.targets.opening import DriveOptions
+
+A = Ability
+_EXACT_ONLY = "the model's own attention reads every token there"
+_IN_PARTS = "each mini-batch has a cache of its own"
+_WHOLE_BATCH = "weights are read for the whole batch"
+
+# One of several values of an option.
+VALUES = (
+    Part("active", "drive", frozenset({A.ON_DRIVE, A.REMOVAL, A.PARTS})),
+    Part("active", "memory", requires={A.EVERY_TOKEN: _EXACT_ONLY}),
+    Part("kv_format", "f16"),
+    *(
+        Part("kv_format", name, requires={A.FORMATS: "K and V are rounded where they are stored"})
+        for name in ("int8", "int4", "fp8")
+    ),
+    Part("on_failure", "raise", frozenset({A.PARTS})),
+    Part("on_failure", "recompute", lacks={A.PARTS: "lost tokens are computed again in one cache"}),
+    Part("overflow", "error", frozenset({A.PARTS, A.DRAFTS})),
+    Part(
+        "overflow",
+        "trim",
+        requires={A.REMOVAL: "it removes K and V on drives"},
+        lacks={
+            A.PARTS: "tokens are removed from one cache",
+            A.DRAFTS: "what was drafted could not be removed any more",
+        },
+    ),
+    Part("weights", "memory", frozenset({A.PARTS, A.ANY_DEVICE, A.ROUNDING, A.FORGETTING})),
+    Part("weights", "flash", frozenset({A.FILE, A.SPARSE, A.FORGETTING}), lacks={A.PARTS: _WHOLE_BATCH}),
+    Part(
+        "weights",
+        "drive",
+        frozenset({A.SPARSE, A.COMPUTING}),
+        requires={A.STAYING: "`kvdrive convert` has put them on a drive that stays"},
+        lacks={A.PARTS: _WHOLE_BATCH, A.FORGETTING: "the drive holds the weights"},
+    ),
+    *(Part("dtype", name, frozenset({A.MATRICES})) for name in DTYPES if name != "int8"),
+    Part("dtype", "int8", requires={A.ROUNDING: "the file of weights has formats of its own"}),
+    Part("ffn", "exact"),
+    Part("ffn", "fatrelu", requires={A.SPARSE: "it leaves out neurons that are on flash"}),
+    Part("ffn", "predictor", requires={A.SPARSE: "it leaves out neurons that are on flash"}),
+    Part("ffn", "drive", requires={A.COMPUTING: "the drive that holds the weights computes"}),
+    Part("target", "emulator", frozenset({A.FLASH_MODEL, A.FOLDER, A.COUNT, A.OWN_MEMORY})),
+    Part(
+        "target",
+        "cpu",
+        frozenset({A.FOLDER, A.COUNT, A.PAGE_CACHE, A.OWN_MEMORY}),
+        lacks={A.FLASH_MODEL: "it models no flash"},
+    ),
+    Part("target", "ADDRESS", frozenset({A.HOST_NAME}), lacks={A.OWN_MEMORY: "such a drive has memory of its own"}),
+    Part("target", "smartssd", frozenset({A.IMAGE, A.FOLDER}), lacks={A.OWN_MEMORY: "a card has memory of its own"}),
+)
+
+SESSIONS = Part(
+    "sessions", requires={A.KEEPING: "a session is kept on drives"}, lacks={A.PARTS: "a session has one cache"}
+)
+
+# Any value of an option but its default.
+SET = (
+    Part(
+        "xcache",
+        requires={
+            A.EVERY_TOKEN: "X-cache rebuilds K and V for exact attention",
+            A.ON_DRIVE: "sequences in memory hold K and V",
+            A.MATRICES: "X-cache multiplies by the projections of K and V as they are",
+        },
+        lacks={A.FORMATS: "X-cache stores layer inputs as they are"},
+    ),
+    SESSIONS,
+    Part("mini_batches", requires={A.PARTS: _IN_PARTS}),
+    Part(
+        "assistant",
+        requires={A.DRAFTS: "drafted tokens are computed together, and rejected ones are removed"},
+        lacks={A.PARTS: "it drafts for one sequence"},
+    ),
+    Part("device", requires={A.ANY_DEVICE: "weights that are read when they are needed are computed on the cpu"}),
+    Part("weights_file", requires={A.FILE: "it names the file that `kvdrive convert` has made"}),
+    Part("weights_copy", requires={A.FILE: "it names a copy of the file that `kvdrive convert` has made"}),
+    Part("image", requires={A.IMAGE: "only SmartSSDs load an image"}),
+    Part("preset", requires={A.FLASH_MODEL: "it has flash of its own"}),
+    Part("folder", provides=frozenset({A.STAYING}), requires={A.FOLDER: "it has files of its own"}),
+    Part("drives", requires={A.COUNT: "it says itself how many drives there are"}),
+    Part("identity", requires={A.HOST_NAME: "only drives at tcp:// ask who this host is"}),
+    Part("cache_bytes", requires={A.PAGE_CACHE: "only the cpu target reads through the page cache"}),
+    Part("index", requires={A.OWN_MEMORY: "such a drive has memory of its own"}),
+    Part("hot_bytes", requires={A.OWN_MEMORY: "such a drive has memory of its own"}),
+    Part(
+        "format",
+        requires={A.STAYING: "such a drive is always new", A.FORGETTING: "it forgets what the drive holds"},
+    ),
+)
+NO_FOLDER = Part("folder", "a temporary drive")
+EVERY = (*VALUES, *SET)
+_VALUES = {(one.option, one.value): one for one in VALUES}
+_CHOSEN = {one.option for one in VALUES}
+_SET = {one.option: one for one in SET}
+
+
+def of_drives(options: DriveOptions) -> Iterator[Part]:
+    """The parts of a drive's options. Raises InputError for a target that there is not."""
+    yield replace(_VALUES["target", options.kind], value=options.target)
+    yield from _of_group(options)
+    if options.folder is None and options.kind != "ADDRESS":
+        yield NO_FOLDER
+
+
+def of_run(config: RunConfig) -> Iterator[Part]:
+    """The parts of a configuration, but for its policy. Raises InputError."""
+    yield from of_drives(config.target)
+    for group in (config.model, config.placement, config.limits, config.weights):
+        yield from _of_group(group)
+    if config.sessions is not None:
+        yield SESSIONS
+
+
+def _of_group(options: Any) -> Iterator[Part]:
+    """The parts of a group of options."""
+    for one in fields(options):
+        value = getattr(options, one.name)
+        if one.name == "ffn":
+            known = _VALUES.get(("ffn", value), _VALUES["ffn", "fatrelu"])  # which has a number behind it
+            yield replace(known, value=value)
+        elif one.name in _CHOSEN and one.name != "target":
+            yield _VALUES[one.name, value]
+        elif one.name in _SET and value != one.default:
+            yield _SET[one.name]
+
+
+def require(parts: Iterable[Part]) -> None:
+    """Raises ConflictError for the first parts that exclude each other."""
+    for conflict in conflicts(list(parts), EVERY):
+        raise ConflictError(conflict)

@@ -1,0 +1,60 @@
+"""Write docs/options.md: which options exclude each other, from `kvdrive.config.table`.
+
+`--check` writes nothing; exit code 1 says that the page is not current.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from kvdrive.cli import options as _groups  # noqa: F401 (the flags are read from its groups)
+from kvdrive.cli.fields import with_flags
+from kvdrive.config.abilities import Ability, Part
+from kvdrive.config.resolve import part_of
+from kvdrive.config.table import EVERY, NO_FOLDER
+from kvdrive.policies import POLICIES, make_policy
+from page_blocks import filled
+
+PAGE = Path(__file__).resolve().parent.parent / "docs/options.md"
+
+
+def exclusions() -> str:
+    """A row for each thing that an option needs: which others do not have it, and why."""
+    known = (*EVERY, NO_FOLDER, *(part_of(make_policy(name)) for name in POLICIES))
+    rows = ["| Field | Flag | Does not go with | Because |", "|---|---|---|---|"]
+    for part in known:
+        for ability, reason in part.requires.items():
+            reasons: dict[str, list[str]] = {}
+            for other in _without(ability, known):
+                reasons.setdefault(other.lacks.get(ability, reason), []).append(str(other))
+            for why, others in reasons.items():
+                rows.append(f"| {part} | `{with_flags(str(part))}` | {', '.join(others)} | {why} |")
+    return "\n".join(rows)
+
+
+def model_needs() -> str:
+    """A row for each thing that only the model can say."""
+    rows = ["| Field | Flag | Goes with models of which |", "|---|---|---|"]
+    for part in EVERY:
+        for ability in part.requires:
+            if "model" in ability.asked:
+                rows.append(f"| {part} | `{with_flags(str(part))}` | {ability.value[0]} |")
+    return "\n".join(rows)
+
+
+def _without(ability: Ability, known: tuple[Part, ...]) -> list[Part]:
+    return [one for one in known if one.option in ability.asked and ability not in one.provides]
+
+
+def main() -> int:
+    """Exit code 1 when `--check` finds another page."""
+    new = filled(PAGE, {"exclusions": exclusions(), "models": model_needs()})
+    if "--check" in sys.argv[1:]:
+        return int(PAGE.read_text() != new)
+    PAGE.write_text(new)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
