@@ -12,7 +12,6 @@ from made_up_machine import MadeUpCard, make_machine
 from kvdrive.doctor.cards import cards as doctor_cards
 from kvdrive.doctor.finding import State
 from kvdrive.errors import InputError, TargetError
-from kvdrive.targets.opening import DriveOptions
 from kvdrive.targets.smartssd import plan
 from kvdrive.xrt import image as images
 from kvdrive.xrt.pci import ROOT_VARIABLE, find_cards
@@ -114,15 +113,6 @@ def test_cards_are_chosen_by_number(tmp_path: Path, image: Path, monkeypatch: py
     monkeypatch.setenv(ROOT_VARIABLE, str(tmp_path / "empty"))
     with pytest.raises(InputError, match="no SmartSSD on this machine"):
         plan("smartssd")
-
-
-def test_options_that_a_card_lacks_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="leave `drives` out"):
-        DriveOptions(target="smartssd", drives=2)
-    with pytest.raises(InputError, match="only SmartSSDs load an image"):
-        DriveOptions(target="cpu", image=tmp_path)
-    with pytest.raises(InputError, match="no target 'smartsd'"):
-        DriveOptions(target="smartsd")
 
 
 MakeCards = Callable[..., Cards]

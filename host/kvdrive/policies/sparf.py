@@ -24,7 +24,10 @@ class SparF(DrivePolicy):
 
     name: ClassVar[str] = "sparf"
     provides: ClassVar[frozenset[Ability]] = DrivePolicy.provides - {Ability.SINKS}
-    lacks: ClassVar[Mapping[Ability, str]] = {**DrivePolicy.lacks, Ability.SINKS: "they would count in its mean of V"}
+    lacks: ClassVar[Mapping[Ability, str]] = {
+        **DrivePolicy.lacks,
+        Ability.SINKS: "attention sinks would count in its mean of V",
+    }
     append_options: ClassVar[int] = abi.AppendOption.APPEND_SPARSE
 
     def rows(self, head_dim: int) -> int:

@@ -178,10 +178,6 @@ def test_mini_batches_have_tracks_of_their_own(generate, tmp_path):
     layers = [event["tid"] for event in events if event["ph"] == "X" and event["name"].startswith("layer ")]
     assert layers.count(tracks["layers"]) == (1 + 3) * 2  # the prefill and three steps of two layers
     assert layers.count(tracks["layers of mini-batch 2"]) == 3 * 2
-    for where in ("flash", "drive"):
-        refused = generate(*arguments, "--mini-batches", 2, "--weights", where)
-        assert isinstance(refused.exception, InputError)
-        assert "leave --mini-batches out" in str(refused.exception)
 
 
 def test_sampling_repeats_with_its_seed(generate):

@@ -25,7 +25,7 @@ def test_generate_on_this_machines_disk(checkpoint, tmp_path):
     assert "file_bytes_read" in report["counted"]["decode"]
 
 
-@pytest.mark.parametrize("command", ["generate --prompt a", "run", "serve --port 0", "eval"])
+@pytest.mark.parametrize("command", ["run", "serve --port 0"])
 def test_options_of_the_other_target_are_refused(command):
     for options in ("--target cpu --preset zn540", "--cache 1G"):
         result = RUNNER.invoke(app, f"{command} {options} --model mini".split())

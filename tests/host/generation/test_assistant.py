@@ -182,8 +182,6 @@ def test_a_session_goes_on_after_drafts(run, small, tmp_path):
     [
         (("--prompt", "more"), "--assistant drafts for one sequence, not for 2: give one prompt"),
         (("--attention", "sparf", "--ratio", "1/4"), "--assistant does not go with --attention sparf"),
-        (("--attention", "h2o", "--ratio", "1/4"), "--assistant does not go with --attention h2o"),
-        (("--overflow", "trim"), "--assistant does not go with --overflow trim"),
         (("--accepted", "1.5"), "--accepted goes with --assistant and --weights flash"),
     ],
 )

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import kvdrive
 from kvdrive.cli.main import app
-from kvdrive.errors import InputError, UnsupportedError
+from kvdrive.errors import InputError
 from kvdrive.generation import checkpoints
 from kvdrive.generation.generate import greedy
 from kvdrive.generation.matrices import CodedLinear, round_matrices
@@ -108,13 +108,6 @@ def test_the_command_takes_it(checkpoint):
     done = CliRunner().invoke(app, [*command, "--max-new-tokens", "4", "--check", "--json"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["options"]["dtype"] == "int8"
-
-
-def test_weights_on_flash_are_refused(checkpoint):
-    command = ["generate", "--model", str(checkpoint), "--dtype", "int8", "--weights", "flash", "--prompt", "a"]
-    done = CliRunner().invoke(app, command)
-    assert isinstance(done.exception, UnsupportedError)
-    assert "--dtype int8 does not go with --weights flash" in str(done.exception)
 
 
 def test_a_model_without_such_matrices_is_refused(checkpoint, monkeypatch):

@@ -1,14 +1,12 @@
 """Sequences in memory with the drives as their home: tokens, numbers, bounds, and what a fault costs."""
 
-from fractions import Fraction
-
 import pytest
 import torch
 from small_models import CONFIGS, SMALL, prompts, random_model
 from transformers import DynamicCache, LlamaConfig
 from transformers.cache_utils import DynamicLayer
 
-from kvdrive.errors import InputError, UnsupportedError
+from kvdrive.errors import UnsupportedError
 from kvdrive.generation.generate import greedy
 from kvdrive.kvcache.budget import MemoryOptions
 from kvdrive.plugins.transformers import attach
@@ -125,10 +123,3 @@ def test_what_does_not_fit_is_attended_to_in_the_drive(target, model):
         assert target.stats().attention_jobs == jobs
         with pytest.raises(UnsupportedError, match="raise `memory`"):
             model(prompts(1, 120), past_key_values=cache)
-
-
-def test_attention_of_drives_has_no_memory(target, model):
-    with pytest.raises(UnsupportedError, match="take `attention=exact`"):
-        attach(model, target, "sparf", Fraction(1, 8), active="memory")
-    with pytest.raises(InputError, match="active is 'drive' or 'memory'"):
-        attach(model, target, active="disk")

@@ -149,8 +149,6 @@ def test_text_is_that_of_one_batch(target):
     [
         ("llama", {"mini_batches": 0}, "a batch has one mini-batch or more, not 0"),
         ("llama", {"sessions": True}, "does not go with `sessions`: a session has one cache"),
-        ("llama", {"active": "memory"}, "does not go with `active=memory`"),
-        ("llama", {"on_failure": "recompute"}, "does not go with `on_failure=recompute`"),
         ("mixtral", {}, "an expert's products depend on how many rows"),
     ],
 )

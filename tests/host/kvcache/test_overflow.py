@@ -210,11 +210,6 @@ def test_models_whose_rest_would_be_wrong_are_refused(config, reason, drives):
         attach(random_model(config), drives[0], overflow="trim")
 
 
-def test_where_sequences_are_in_memory_nothing_is_removed(model, drives):
-    with pytest.raises(UnsupportedError, match="active=drive"):
-        attach(model, drives[0], overflow="trim", active="memory")
-
-
 @pytest.mark.parametrize(
     "fields", [{"overflow": "forget"}, {"overflow_ratio": 0.0}, {"overflow_ratio": 1.0}, {"context": -1}]
 )

@@ -317,8 +317,6 @@ def test_a_lost_drive_is_a_clear_error(drives):
     ("name", "share", "options", "error", "reason"),
     [
         ("llama", 1.5, {}, InputError, "'auto' or a number from 0 to 1"),
-        ("llama", 0.5, {"attention": "sparf"}, InputError, "sparf cannot use it"),
-        ("llama", 0.5, {"active": "memory"}, InputError, "sequences in memory hold K and V"),
         ("phi3", 0.5, {}, UnsupportedError, "projections of K and V of their own"),
         ("olmo2", 0.5, {}, UnsupportedError, "cannot rebuild K and V"),
         ("smollm3", 0.5, {}, UnsupportedError, "cannot rebuild K and V"),

@@ -78,7 +78,7 @@ def test_tokens_equal_transformers(tmp_path, spill, drives):
 def test_policies_that_would_count_a_sink_are_refused(target):
     model = model_with_sinks()
     for name in ("sparf", "sparq", "h2o"):
-        with pytest.raises(UnsupportedError, match=f"attention sinks, which {name} does not serve"):
+        with pytest.raises(UnsupportedError, match=f"does not go with `attention={name}`"):
             attach_model(model, target, name, Fraction(1, 2))
     with attach_model(model, target, "local", Fraction(1, 2)):
         greedy(model, prompts(1, 30), 4)

@@ -166,10 +166,5 @@ def test_what_does_not_fit_together_is_refused(tmp_path):
     Emulator(tmp_path / "flash.kv", "fast", capacity_bytes=1 << 24).close()
     with pytest.raises(TargetError, match="it was made as 970pro, not plain"):
         CpuDrive(tmp_path / "flash.kv")
-    for options, sentence in (
-        ({"target": "gpu"}, "there is no target 'gpu'"),
-        ({"target": "cpu", "preset": "zn540"}, "models no flash"),
-        ({"cache_bytes": 1}, "only the cpu target"),
-    ):
-        with pytest.raises(InputError, match=sentence):
-            DriveOptions(**options)
+    with pytest.raises(InputError, match="there is no target 'gpu'"):
+        DriveOptions(target="gpu")

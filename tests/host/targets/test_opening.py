@@ -94,11 +94,6 @@ def test_generate_keeps_what_a_drive_holds(checkpoint, tmp_path):
         assert drive._open_drive().sessions() == []
 
 
-def test_a_temporary_drive_has_nothing_to_format():
-    with pytest.raises(InputError, match="`format` does not go with a temporary drive"):
-        DriveOptions(format=True)
-
-
 def test_a_folder_that_cannot_be_is_one_sentence(tmp_path):
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", tmp_path / "file" / "inside"):

@@ -311,11 +311,8 @@ def test_a_target_without_a_place_for_its_drive_is_a_sentence():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("--ffn", "drive"), "--ffn drive does not go with --weights memory"),
         (("--weights", "flash", "--ffn", "drive"), "take --weights drive, or leave --ffn drive out"),
-        (("--weights", "drive"), "take --drive, or leave --weights drive out"),
         (("--weights", "drive", "--drive", "empty"), "there is no drive in"),
-        (("--weights", "drive", "--weights-file", "w"), "take --weights flash, or leave --weights-file out"),
     ],
 )
 def test_options_that_do_not_go_together_are_a_sentence(arguments, sentence, tmp_path, monkeypatch):
