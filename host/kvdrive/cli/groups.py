@@ -9,10 +9,13 @@ from functools import wraps
 from typing import Any, get_args, get_type_hints
 
 from typer import Typer
+from typer.models import OptionInfo
 
 from kvdrive.cli.fields import with_flags
 from kvdrive.cli.needs import Needs
 from kvdrive.errors import KvdriveError, Stopped
+
+COMMON = ("model", "target", "drive", "attention", "ratio", "memory")  # of groups, shown beside a command's own options
 
 
 def command(
@@ -20,8 +23,8 @@ def command(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Like `app.command(name)`, but a parameter whose type is a dataclass becomes one option for each of its fields.
 
-    Each field is annotated as a typer parameter and has a default. `kept`: from the arguments of a command that ^C has
-    stopped, what the user finds afterwards.
+    Each field is annotated as a typer parameter and has a default; --help shows it in the group's `panel`, unless it is
+    COMMON. `kept`: from the arguments of a command that ^C has stopped, what the user finds afterwards.
     """
 
     def add(function: Callable[..., None]) -> Callable[..., None]:
@@ -69,6 +72,8 @@ def _flat(function: Callable[..., None], hints: dict[str, Any]) -> list[inspect.
             flat.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
             continue
         types = get_type_hints(hints[name], include_extras=True)
+        for field in fields(hints[name]):
+            _option(types[field.name]).rich_help_panel = None if field.name in COMMON else hints[name].panel
         flat += [
             inspect.Parameter(
                 field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=types[field.name]
@@ -76,3 +81,8 @@ def _flat(function: Callable[..., None], hints: dict[str, Any]) -> list[inspect.
             for field in fields(hints[name])
         ]
     return flat
+
+
+def _option(annotation: Any) -> OptionInfo:
+    """What typer knows of an option of a group."""
+    return next(part for part in get_args(annotation) if isinstance(part, OptionInfo))

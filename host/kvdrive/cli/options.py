@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 import typer
 
@@ -75,6 +75,7 @@ _KEPT = Needs("--idle above 0", lambda given: given["idle"] > 0)
 class ModelOptions(Group):
     """The model and what computes it."""
 
+    panel: ClassVar[str] = "Model"
     model: Annotated[
         str, typer.Option(help="folder of a Hugging Face checkpoint, a .gguf file, or a name: mini, mini_relu, smollm2")
     ] = "mini"
@@ -94,6 +95,7 @@ class ModelOptions(Group):
 class TargetOptions(Group):
     """The drive, and who computes in it."""
 
+    panel: ClassVar[str] = "Storage"
     target: Annotated[
         str,
         typer.Option(
@@ -136,6 +138,7 @@ class TargetOptions(Group):
 class FolderOptions(Group):
     """The files of drives in this process."""
 
+    panel: ClassVar[str] = "Storage"
     drives: Annotated[
         int, typer.Option(min=1, max=64, help="drives that share the KV heads; any number, same bits")
     ] = 1
@@ -146,7 +149,9 @@ class FolderOptions(Group):
         ),
         Sets("folder"),
     ] = None
-    format: Annotated[bool, typer.Option("--format", help="forget what existing drives of the folder hold")] = False
+    erase: Annotated[
+        bool, typer.Option("--erase", help="forget what existing drives of the folder hold"), Sets("format")
+    ] = False
 
 
 def kept_drives(given: dict[str, Any]) -> str:
@@ -163,6 +168,7 @@ def kept_drives(given: dict[str, Any]) -> str:
 class SessionLimits:
     """How much of finished conversations stays on the drive, and for how long."""
 
+    panel: ClassVar[str] = "Sessions"
     tenant: Annotated[str, typer.Option(help="whose conversations these are; tenants share nothing")] = ""
     session_days: Annotated[
         float, typer.Option(min=0, help="remove what nobody used for so long; 0: keep it"), _KEPT
@@ -197,6 +203,7 @@ def _policy(value: str) -> str:
 class PolicyOptions(Group):
     """What a decode step attends to, when new K and V are written, and what happens when they are lost."""
 
+    panel: ClassVar[str] = "Attention"
     attention: Annotated[
         str,
         typer.Option(
@@ -247,6 +254,7 @@ class PolicyOptions(Group):
 class OverflowOptions(Group):
     """What happens when a text has used up the model's positions."""
 
+    panel: ClassVar[str] = "Attention"
     overflow: Annotated[
         OnOverflow,
         typer.Option(help="of the positions. error: the text ends; trim: old tokens leave, behind the first few"),
@@ -265,6 +273,7 @@ class OverflowOptions(Group):
 class WeightsTier(Group):
     """Where the model's weights are."""
 
+    panel: ClassVar[str] = "Weights"
     weights: Annotated[
         Literal["memory", "flash", "drive"],
         typer.Option(
@@ -315,6 +324,7 @@ class WeightsTier(Group):
 class Speculation(Group):
     """A model that drafts tokens, which another one verifies."""
 
+    panel: ClassVar[str] = "Weights"
     assistant: Annotated[
         str,
         typer.Option(
@@ -337,6 +347,7 @@ class Speculation(Group):
 class MemoryTier(Group):
     """Where running sequences are."""
 
+    panel: ClassVar[str] = "Storage"
     active: Annotated[
         Literal["auto", "drive", "memory"],
         typer.Option(
@@ -366,6 +377,7 @@ class MemoryTier(Group):
 class InputTier(Group):
     """What the drives keep of a sequence."""
 
+    panel: ClassVar[str] = "Storage"
     xcache: Annotated[
         str,
         typer.Option(

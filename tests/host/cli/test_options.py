@@ -54,6 +54,12 @@ def test_help_explains_every_policy():
     assert policies.help.startswith(", ".join(POLICIES))
 
 
+def test_help_shows_common_options_first_and_others_in_panels():
+    shown = {one.name: one.rich_help_panel for one in COMMANDS["serve"].params}
+    assert {name for name, panel in shown.items() if panel is None} >= {"model", "drive", "attention", "port"}
+    assert set(shown.values()) == {None, "Model", "Storage", "Attention", "Sessions", "Weights"}
+
+
 def test_help_imports_no_torch():
     program = (
         "import sys; from kvdrive.cli.main import app\n"

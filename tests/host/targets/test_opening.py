@@ -89,7 +89,7 @@ def test_generate_keeps_what_a_drive_holds(checkpoint, tmp_path):
     assert "holds 1 session" in result.stderr
     with Emulator(tmp_path / "drive.kv", "fast") as drive:
         assert drive._open_drive().sessions() == [number]
-    assert CliRunner().invoke(app, [*command, *arguments, "--format"]).exit_code == 0
+    assert CliRunner().invoke(app, [*command, *arguments, "--erase"]).exit_code == 0
     with Emulator(tmp_path / "drive.kv", "fast") as drive:
         assert drive._open_drive().sessions() == []
 
