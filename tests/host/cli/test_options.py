@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from typing import get_args
 
 import pytest
@@ -20,7 +21,14 @@ GROUPS = {
     "run": (ModelOptions, TargetOptions),
     "eval": (ModelOptions, TargetOptions),
 }
-SHARED = {field for groups in GROUPS.values() for group in groups for field in group.__dataclass_fields__}
+
+
+def names(group):
+    """The options of a group."""
+    return [one.name for one in fields(group)]
+
+
+SHARED = {field for groups in GROUPS.values() for group in groups for field in names(group)}
 
 
 def options(command):
@@ -34,7 +42,7 @@ def options(command):
 
 @pytest.mark.parametrize("command", GROUPS)
 def test_shared_options_are_the_same_everywhere(command):
-    groups = {field for group in GROUPS[command] for field in group.__dataclass_fields__}
+    groups = {field for group in GROUPS[command] for field in names(group)}
     found, reference = options(command), options("generate")
     assert set(found) == groups
     assert found == {name: reference[name] for name in groups}

@@ -411,7 +411,7 @@ def test_grouped_queries_are_refused_without_measuring():
         ("llama", {}, "X of a token is 2 times its K and V"),
         ("opt", {}, "measured here"),
         ("phi3", {}, "projections of K and V of their own"),
-        ("llama", {"attention": "sparf"}, "sparf cannot use it"),
+        ("llama", {"attention": "sparf"}, "X-cache rebuilds K and V for exact attention"),
     ],
 )
 def test_auto_explains_itself_in_a_line(target, name, options, reason, caplog):
