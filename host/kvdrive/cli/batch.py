@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from kvdrive.cli.fields import configured
 from kvdrive.cli.groups import command
+from kvdrive.cli.needs import Needs
 from kvdrive.cli.options import (
     FolderOptions,
     InputTier,
@@ -45,7 +46,11 @@ def batch(
     ],
     max_new_tokens: Annotated[int, typer.Option(min=1, help="tokens of an answer at most")] = 256,
     actors: Annotated[int, typer.Option(min=0, help="Ray actors; 0: this process, without Ray")] = 0,
-    ray_address: Annotated[str, typer.Option(help="of a Ray cluster; default: start one on this machine")] = "",
+    ray_address: Annotated[
+        str,
+        typer.Option(help="of a Ray cluster; default: start one on this machine"),
+        Needs("--actors", lambda given: given["actors"]),
+    ] = "",
 ) -> None:
     """Answer every prompt of a file once, greedily, with K and V in drives.
 
@@ -55,8 +60,6 @@ def batch(
     from kvdrive.batch.files import Answers, read_prompts
     from kvdrive.batch.worker import Work
 
-    if ray_address and not actors:
-        raise InputError("--ray-address goes with --actors")
     if actors and files.drive is not None:
         raise InputError("actors cannot share the files of --drive: serve the drives and take --target tcp://")
     asked = read_prompts(prompts)

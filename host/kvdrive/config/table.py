@@ -55,8 +55,9 @@ VALUES = (
     *(Part("dtype", name, frozenset({A.MATRICES})) for name in DTYPES if name != "int8"),
     Part("dtype", "int8", requires={A.ROUNDING: "the file of weights has formats of its own"}),
     Part("ffn", "exact"),
-    Part("ffn", "fatrelu", requires={A.SPARSE: "it leaves out neurons that are on flash"}),
-    Part("ffn", "predictor", requires={A.SPARSE: "it leaves out neurons that are on flash"}),
+    Part("ffn", "fatrelu:THRESHOLD", requires={A.SPARSE: "it leaves out neurons that are on flash"}),
+    Part("ffn", "fatrelu:SHARE", requires={A.FILE: "`kvdrive sparsify` keeps thresholds beside the file of weights"}),
+    Part("ffn", "predictor", requires={A.FILE: "`kvdrive train-predictor` keeps it beside the file of weights"}),
     Part("ffn", "drive", requires={A.COMPUTING: "the drive that holds the weights computes"}),
     Part("target", "emulator", frozenset({A.FLASH_MODEL, A.FOLDER, A.COUNT, A.OWN_MEMORY})),
     Part(
@@ -136,8 +137,8 @@ def _of_group(options: Any) -> Iterator[Part]:
     for one in fields(options):
         value = getattr(options, one.name)
         if one.name == "ffn":
-            known = _VALUES.get(("ffn", value), _VALUES["ffn", "fatrelu"])  # which has a number behind it
-            yield replace(known, value=value)
+            number = "fatrelu:SHARE" if value.endswith("%") else "fatrelu:THRESHOLD"
+            yield replace(_VALUES.get(("ffn", value), _VALUES["ffn", number]), value=value)
         elif one.name in _CHOSEN and one.name != "target":
             yield _VALUES[one.name, value]
         elif one.name in _SET and value != one.default:

@@ -170,18 +170,14 @@ class Attachment(Owned):
         self._caches: weakref.WeakSet[AttachedCache] = weakref.WeakSet()
         self._sessions: SessionStore | None = None
         self._threads: list[WorkQueue[None]] = []  # of mini-batches, but for the first one
-        xcache = open_xcache(model, probe(model).layers, place.xcache)
-        try:
-            self._take_over()  # before the identity is taken, which watches the model from then on
-            try:
-                self._keep_on_drives(plan, xcache)
-            except BaseException:
-                self._give_back()
-                raise
-        except BaseException:
+        with ExitStack() as undo:
+            xcache = open_xcache(model, probe(model).layers, place.xcache)
             if xcache is not None:
-                xcache.close()
-            raise
+                undo.callback(xcache.close)
+            self._take_over()  # before the identity is taken, which watches the model from then on
+            undo.callback(self._give_back)
+            self._keep_on_drives(plan, xcache)
+            undo.pop_all()
         report_layers_in_memory(model)
         self._threads = [WorkQueue(None, "kvdrive-mini-batch") for _ in range(place.mini_batches - 1)]
         try:

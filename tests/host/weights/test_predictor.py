@@ -172,7 +172,7 @@ def test_generate_says_what_the_predictor_costs(trained, caplog):
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["check"]["identical"] == 6
     cost = said["flash"]["cost"]
-    assert f"--ffn predictor: perplexity {cost['before']:.3f} -> {cost['after']:.3f}" in caplog.text
+    assert f"ffn predictor: perplexity {cost['before']:.3f} -> {cost['after']:.3f}" in caplog.text
 
 
 def test_predictors_of_other_models_are_refused(trained, tmp_path):
