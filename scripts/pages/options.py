@@ -1,11 +1,7 @@
-"""Write docs/options.md: which options exclude each other, from `kvdrive.config.table`.
-
-`--check` writes nothing; exit code 1 says that the page is not current.
-"""
+"""Which options exclude each other, in docs/options.md, from `kvdrive.config.table`."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from kvdrive.cli import options as _groups  # noqa: F401 (the flags are read from its groups)
@@ -14,9 +10,10 @@ from kvdrive.config.abilities import Ability, Part
 from kvdrive.config.resolve import part_of
 from kvdrive.config.table import EVERY, NO_FOLDER
 from kvdrive.policies import POLICIES, make_policy
-from page_blocks import filled
+from kvdrive.tree import ROOT
+from pages.blocks import filled
 
-PAGE = Path(__file__).resolve().parent.parent / "docs/options.md"
+PAGE = ROOT / "docs/options.md"
 
 
 def exclusions() -> str:
@@ -47,14 +44,6 @@ def _without(ability: Ability, known: tuple[Part, ...]) -> list[Part]:
     return [one for one in known if one.option in ability.asked and ability not in one.provides]
 
 
-def main() -> int:
-    """Exit code 1 when `--check` finds another page."""
-    new = filled(PAGE, {"exclusions": exclusions(), "models": model_needs()})
-    if "--check" in sys.argv[1:]:
-        return int(PAGE.read_text() != new)
-    PAGE.write_text(new)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def texts() -> dict[Path, str]:
+    """The page with the tables of the code."""
+    return {PAGE: filled(PAGE, {"exclusions": exclusions(), "models": model_needs()})}
