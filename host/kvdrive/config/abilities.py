@@ -94,7 +94,7 @@ class ConflictError(UnsupportedError, InputError):
 
 
 def conflicts(parts: Iterable[Part], known: Iterable[Part] = ()) -> Iterator[Conflict]:
-    """What excludes each other among `parts`; `known`: all values of fields, from which other ones are proposed."""
+    """What excludes each other among `parts`; `known`: all values of options, from which others are proposed."""
     for a, b in permutations(parts, 2):
         for ability, reason in a.requires.items():
             if b.option in ability.asked and ability not in b.provides:
@@ -104,7 +104,8 @@ def conflicts(parts: Iterable[Part], known: Iterable[Part] = ()) -> Iterator[Con
 
 def _change(a: Part, b: Part, others: list[str]) -> str:
     """What to do about a conflict; `others`: what to take in place of `b`."""
-    leave = [f"leave {one} out" for one in (a,) if one.option != "model"]
+    without = f"leave {a} out"
     if b.option == "model":
-        return leave[0]
-    return ", or ".join([f"take {' or '.join(others)}" if others else f"leave {b} out", *leave])
+        return without
+    instead = f"take {' or '.join(others)}" if others else f"leave {b} out"
+    return instead if a.option == "model" else f"{instead}, or {without}"
