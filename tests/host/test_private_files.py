@@ -154,6 +154,8 @@ def test_processes_of_every_command_that_generates(checkpoint, tmp_path):
          "--report", work / "report"],
         ["chat", *model, *few],
         ["batch", tmp_path / "prompts.jsonl", "--out", work / "answers.jsonl", *model, *few],
+        ["run", "--model", "mini", "--threads", "1", "--prompt-tokens", "200", "--new-tokens", "2",
+         "--out", work / "run-report"],
     )  # fmt: skip
     started = [
         forked.popen(
@@ -166,7 +168,7 @@ def test_processes_of_every_command_that_generates(checkpoint, tmp_path):
         said, _ = one.communicate("Who keeps the keys?\n")
         assert one.returncode == 0, said
     made = {one.name for folder in (home, work) for one in folder.rglob("*")}
-    assert {"drive.kv", "drive.kv.sessions", "report", "messages.json", "answers.jsonl"} <= made
+    assert {"drive.kv", "drive.kv.sessions", "report", "messages.json", "answers.jsonl", "run-report"} <= made
     assert open_to_others(tmp_path / "home") == open_to_others(tmp_path / "work") == []
 
     server = Server(checkpoint, home, "--drive", work / "served")
