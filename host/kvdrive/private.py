@@ -163,6 +163,11 @@ def open_to_others(paths: list[Path]) -> list[str]:
     ]
 
 
+def below(folder: Path) -> list[Path]:
+    """What is in a folder, at any depth, but for what other processes remove meanwhile."""
+    return sorted(Path(at) / name for at, folders, files in os.walk(folder) for name in (*folders, *files))
+
+
 def with_derived(path: Path) -> list[Path]:
     """A file and those beside it that are derived from it: their names begin with its name."""
     return [path, *sorted(path.parent.glob(f"{glob.escape(path.name)}[.-]*"))]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import fcntl
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -166,3 +167,19 @@ def test_files_that_others_can_use_are_named(tmp_path):
     assert private.open_to_others([closed, readable, tmp_path / "missing"]) == [
         f"{readable} can be used by others than its owner (rw-r-----): chmod go= {readable}"
     ]
+
+
+def test_what_others_remove_meanwhile_is_left_out(tmp_path, monkeypatch):
+    """Temporary drives come and go in the cache folder while `kvdrive doctor` looks at it."""
+    for name in ("going/inner", "staying"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "file").touch()
+    scandir = os.scandir
+
+    def removed_before(folder):
+        if str(folder).endswith("going"):
+            shutil.rmtree(folder)
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", removed_before)
+    assert tmp_path / "staying/file" in private.below(tmp_path)

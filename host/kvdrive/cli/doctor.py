@@ -93,11 +93,11 @@ def _place_of(drive: str) -> list[Path]:
 def _costs_files(place: str) -> list[Path]:
     """The files of measured rates beside the drive at `place`, or those in the user's cache. Raises InputError."""
     from kvdrive.cli.sessions import index_file
-    from kvdrive.private import cache_folder
+    from kvdrive.private import below, cache_folder
     from kvdrive.sessions.rates import costs_file
 
     if not place:
-        return sorted(cache_folder().rglob("*.costs"))
+        return [path for path in below(cache_folder()) if path.suffix == ".costs"]
     found = costs_file(index_file(place))
     return [found] if found else []
 

@@ -60,7 +60,7 @@ def rights(places: list[Path]) -> Iterator[Finding]:
 def _files(place: Path) -> list[Path]:
     """A folder and what is in it, if others can look into it; or a file and those beside it with its name."""
     if place.is_dir():
-        return [place, *sorted(place.rglob("*"))] if private.too_open(place) else []
+        return [place, *private.below(place)] if private.too_open(place) else []
     return private.with_derived(place)
 
 
