@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from kvdrive import private
 from kvdrive.errors import InputError
 from kvdrive.private import cache_folder
 from kvdrive.targets.temporary import temporary_folder
@@ -32,7 +33,7 @@ class Setup:
     def folder(self, needed: int = 0) -> Iterator[Path]:
         """A new folder in kvdrive's cache folder, removed at the end. Raises InputError without `needed` bytes."""
         place = cache_folder()
-        place.mkdir(parents=True, exist_ok=True)
+        private.make_folder(place)
         if shutil.disk_usage(place).free < needed:
             raise InputError(f"this needs {needed / 2**30:.0f} GiB in {place}: XDG_CACHE_HOME names another disk")
         with temporary_folder(place) as folder:

@@ -25,10 +25,11 @@ from bench.decode.contenders import sibling
 from gpu import models
 from gpu.copies import profiled
 from gpu.run import Run
+from kvdrive.config.run import RunConfig
 from kvdrive.generation import batches
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.kvcache.base import AttachedCache
-from kvdrive.plugins.attach import AttentionOptions, attach_to
+from kvdrive.plugins.transformers import attach
 from kvdrive.targets.opening import DriveOptions, open_drives
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "triton", "kvikio-cu13", "vllm", "cupy-cuda13x")
@@ -71,7 +72,7 @@ def tokens(run: Run, name: str, dtype: torch.dtype) -> dict[str, Any]:
     checkpoint = models.load(name, dtype, run.device, run.size.small, 0 if run.size.small else _TOKEN_LAYERS)
     work = batches.batch([_prompt(checkpoint, run.size.prompt)], run.size.new_tokens)
     with open_drives(_drives(checkpoint, run.size.prompt + run.size.new_tokens)) as drives:
-        done = batches.generate(checkpoint, work, drives, AttentionOptions(), keep_logits=run.size.new_tokens)
+        done = batches.generate(checkpoint, work, drives, RunConfig(), keep_logits=run.size.new_tokens)
     found = asdict(batches.compare_with_transformers(checkpoint, work, done.tokens))
     text = torch.cat([work.ids, torch.tensor(done.tokens)], 1)[:, :-1].to(run.device)
     ours = torch.stack(done.logits)[:, 0]
@@ -139,13 +140,13 @@ def contenders(run: Run, checkpoint: Checkpoint, tokens: int) -> Iterator[list[C
         found.append(Contender("offloaded", model, lambda _: DynamicCache(config=model.config, offloading=True)))
     with ExitStack() as opened:
         for name, target, attention in (
-            ("emulator", "emulator", AttentionOptions()),
-            ("cpu", "cpu", AttentionOptions()),
-            ("memory", "emulator", AttentionOptions(active="memory")),
+            ("emulator", "emulator", RunConfig()),
+            ("cpu", "cpu", RunConfig()),
+            ("memory", "emulator", RunConfig.of(active="memory")),
         ):
             drives = opened.enter_context(open_drives(_drives(checkpoint, tokens, target)))
             own = sibling(model)
-            attachment = opened.enter_context(attach_to(own, drives, attention))
+            attachment = opened.enter_context(attach(own, drives, config=attention))
             found.append(Contender(f"kvdrive {name}", own, attachment.cache))
         yield found
 

@@ -15,8 +15,9 @@ from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
 from transformers.masking_utils import sdpa_mask
 
 from bench.decode.random_models import SEED
+from kvdrive.config.run import RunConfig
 from kvdrive.generation.checkpoints import Shape
-from kvdrive.plugins.attach import AttentionOptions, attach_to
+from kvdrive.plugins.transformers import attach
 from kvdrive.targets.group import DriveGroup
 from kvdrive.targets.opening import DriveOptions, open_drives
 
@@ -122,15 +123,15 @@ def contenders(
     capacity = 4 * (context + rounds) * shape.bytes_per_token
     with ExitStack() as opened:
         for name, attention, target in (
-            ("kvdrive emulator", AttentionOptions(), "emulator"),
-            ("kvdrive emulator, SparF 1/8", AttentionOptions("sparf", Fraction(1, 8)), "emulator"),
-            ("kvdrive cpu target", AttentionOptions(), "cpu"),
+            ("kvdrive emulator", RunConfig(), "emulator"),
+            ("kvdrive emulator, SparF 1/8", RunConfig.of(attention="sparf", ratio=Fraction(1, 8)), "emulator"),
+            ("kvdrive cpu target", RunConfig(), "cpu"),
         ):
             place = folder / name.replace(" ", "-").replace("/", "-").replace(",", "")
             options = DriveOptions("fast", "", threads, max(1 << 30, capacity), place, target=target)
             drives = opened.enter_context(open_drives(options))
             own = sibling(model)
-            cache = opened.enter_context(attach_to(own, drives, attention)).cache()
+            cache = opened.enter_context(attach(own, drives, config=attention)).cache()
             found.append(Contender(name, own, cache, drives))
         for contender in found:
             for layer, (k, v) in enumerate(states(shape, context, model.dtype)):

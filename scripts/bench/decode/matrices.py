@@ -39,7 +39,7 @@ from kvdrive.eval.tasks import Tokens
 from kvdrive.generation import checkpoints
 from kvdrive.generation.checkpoints import Shape
 from kvdrive.generation.matrices import round_matrices
-from kvdrive.plugins.attach import AttentionOptions, attach_to
+from kvdrive.plugins.transformers import attach
 from kvdrive.targets.opening import DriveOptions, open_drives
 
 LARGE = "Llama with 426 million random weights"
@@ -127,7 +127,7 @@ def contenders(
             place = folder / name.split(",")[0]
             options = DriveOptions(threads=threads, folder=place, target="cpu", cache_bytes=8 << 30)
             drives = opened.enter_context(open_drives(options))
-            found.append(Contender(name, one, opened.enter_context(attach_to(one, drives, AttentionOptions())).cache()))
+            found.append(Contender(name, one, opened.enter_context(attach(one, drives)).cache()))
         yield found
 
 

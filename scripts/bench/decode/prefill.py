@@ -15,7 +15,7 @@ from transformers.cache_utils import Cache, DynamicCache
 from bench.decode.contenders import sibling
 from bench.decode.random_models import SEED
 from bench.setup import Setup
-from kvdrive.plugins.attach import AttentionOptions, attach_to
+from kvdrive.plugins.transformers import attach
 from kvdrive.targets.opening import DriveOptions, open_drives
 
 
@@ -44,7 +44,7 @@ def measure_prefill(setup: Setup, name: str, model: PreTrainedModel, folder: Pat
     ids = torch.randint(1, model.config.vocab_size, (1, tokens), generator=generator)
     result, own = Prefill(name, tokens), sibling(model)
     options = DriveOptions("fast", "", setup.threads, 8 << 30, folder / "prefill", target=target)
-    with open_drives(options) as drives, attach_to(own, drives, AttentionOptions()) as attachment, torch.no_grad():
+    with open_drives(options) as drives, attach(own, drives) as attachment, torch.no_grad():
 
         def stock() -> float:
             return _prefill(model, ids, DynamicCache())

@@ -33,8 +33,8 @@ from kvdrive.eval.library import held_out_modules
 from kvdrive.eval.scoring import score
 from kvdrive.generation import checkpoints
 from kvdrive.generation.checkpoints import Checkpoint
-from kvdrive.plugins.attach import attach
 from kvdrive.plugins.support import decoder_config
+from kvdrive.plugins.transformers import attach
 
 Tokens = np.ndarray[Any, np.dtype[np.int64]]
 PIECE = 512  # tokens of a prefill's call

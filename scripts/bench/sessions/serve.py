@@ -17,10 +17,10 @@ import torch
 from bench.rounds import Contender, Counts, Rounds, take_turns
 from bench.setup import Setup
 from bench.table import Block, Table
+from kvdrive.config.run import RunConfig
 from kvdrive.generation import checkpoints
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.decode import Sampling
-from kvdrive.plugins.attach import AttentionOptions
 from kvdrive.server.jobs import End, Job, Limits, Token
 from kvdrive.server.metrics import Metrics
 from kvdrive.server.scheduler import Scheduler
@@ -77,7 +77,7 @@ def serve(checkpoint: Checkpoint, work: Work, batch: int, idle: int, threads: in
     drives = open_drives(DriveOptions(target="cpu", threads=threads, capacity_bytes=capacity))
     limits = Limits(room, running=work.conversations, idle=idle, batch=batch)
     sessions = SessionOptions() if idle else None
-    scheduler = Scheduler(checkpoint, drives, AttentionOptions(), limits, metrics, threads, sessions)
+    scheduler = Scheduler(checkpoint, drives, RunConfig(), limits, metrics, threads, sessions)
     scheduler.start()
     vocabulary = checkpoint.model.get_input_embeddings().num_embeddings
     began, worked = time.perf_counter(), time.process_time()
