@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kvdrive.config.abilities import ConflictError, Part, conflicts
 from kvdrive.config.run import RunConfig
-from kvdrive.config.table import EVERY, of_run
+from kvdrive.config.table import EVERY, SESSIONS, of_group
 from kvdrive.policies import Policy, make_policy
 
 log = logging.getLogger(__name__)
@@ -39,3 +40,12 @@ def resolve(config: RunConfig, model: Part | None = None) -> Plan:
 def part_of(policy: Policy) -> Part:
     """What a policy can do."""
     return Part("attention", policy.name, policy.provides, lacks=policy.lacks)
+
+
+def of_run(config: RunConfig) -> Iterator[Part]:
+    """The parts of a configuration, but for its policy."""
+    yield from config.target.parts()
+    for group in (config.model, config.placement, config.limits, config.weights):
+        yield from of_group(group)
+    if config.sessions is not None:
+        yield SESSIONS

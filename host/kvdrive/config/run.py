@@ -156,10 +156,3 @@ GROUPS = {
     if one.name != "sessions"
 }
 FIELDS = sorted({"sessions"}.union(*GROUPS.values()))
-FREE = frozenset(
-    {
-        *("accepted", "look_ahead", "weights_cache", "weights_memory", "weights_window", "on_drive"),
-        *("attention", "ratio", "unit", "unread", "overflow_ratio", "context", "memory", "spill"),
-        *("model", "engine", "threads", "capacity_bytes", "needed_bytes", "group", "slowdown"),
-    }
-)  # go with all others; `attention` is in the table by its policies

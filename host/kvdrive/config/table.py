@@ -8,14 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kvdrive.choices import DTYPES
 from kvdrive.config.abilities import Ability, ConflictError, Part, conflicts
-
-if TYPE_CHECKING:
-    from kvdrive.config.run import RunConfig
-    from kvdrive.targets.opening import DriveOptions
 
 A = Ability
 _EXACT_ONLY = "the model's own attention reads every token there"
@@ -109,36 +105,31 @@ SET = (
     ),
 )
 NO_FOLDER = Part("folder", "a temporary drive")
+FREE = frozenset(
+    {
+        *("accepted", "look_ahead", "weights_cache", "weights_memory", "weights_window", "on_drive"),
+        *("attention", "ratio", "unit", "unread", "overflow_ratio", "context", "memory", "spill"),
+        *("model", "engine", "threads", "capacity_bytes", "needed_bytes", "group", "slowdown"),
+    }
+)  # go with all others; `attention` is in the table by its policies
 EVERY = (*VALUES, *SET)
 _VALUES = {(one.option, one.value): one for one in VALUES}
 _CHOSEN = {one.option for one in VALUES}
 _SET = {one.option: one for one in SET}
 
 
-def of_drives(options: DriveOptions) -> Iterator[Part]:
-    """The parts of a drive's options. Raises InputError for a target that there is not."""
-    yield replace(_VALUES["target", options.kind], value=options.target)
-    yield from _of_group(options)
-    if options.folder is None and options.kind != "ADDRESS":
-        yield NO_FOLDER
+def value_of(option: str, value: str, shown: str = "") -> Part:
+    """The part of an option's value, which sentences call `shown`."""
+    return replace(_VALUES[option, value], value=shown or value)
 
 
-def of_run(config: RunConfig) -> Iterator[Part]:
-    """The parts of a configuration, but for its policy. Raises InputError."""
-    yield from of_drives(config.target)
-    for group in (config.model, config.placement, config.limits, config.weights):
-        yield from _of_group(group)
-    if config.sessions is not None:
-        yield SESSIONS
-
-
-def _of_group(options: Any) -> Iterator[Part]:
+def of_group(options: Any) -> Iterator[Part]:
     """The parts of a group of options."""
     for one in fields(options):
         value = getattr(options, one.name)
         if one.name == "ffn":
             number = "fatrelu:SHARE" if value.endswith("%") else "fatrelu:THRESHOLD"
-            yield replace(_VALUES.get(("ffn", value), _VALUES["ffn", number]), value=value)
+            yield value_of("ffn", value if ("ffn", value) in _VALUES else number, value)
         elif one.name in _CHOSEN and one.name != "target":
             yield _VALUES[one.name, value]
         elif one.name in _SET and value != one.default:

@@ -14,7 +14,8 @@ from typing import Any
 from kvdrive import private
 from kvdrive._native import Drive
 from kvdrive.choices import TARGETS, Index
-from kvdrive.config.table import of_drives, require
+from kvdrive.config.abilities import Part
+from kvdrive.config.table import NO_FOLDER, of_group, require, value_of
 from kvdrive.errors import InputError, TargetError
 from kvdrive.kernels.rtl import prepare_drives
 from kvdrive.private import cache_folder
@@ -67,7 +68,14 @@ class DriveOptions:
 
     def __post_init__(self) -> None:
         """Raises InputError for options that the target does not have."""
-        require(of_drives(self))
+        require(self.parts())
+
+    def parts(self) -> Iterator[Part]:
+        """The options as `config.table` has them. Raises InputError for a target that there is not."""
+        yield value_of("target", self.kind, self.target)
+        yield from of_group(self)
+        if self.folder is None and self.kind != "ADDRESS":
+            yield NO_FOLDER
 
     @property
     def kind(self) -> str:

@@ -17,8 +17,8 @@ from kvdrive._native import Drive, Subsystem, TcpServer
 from kvdrive.choices import DTYPES
 from kvdrive.config.abilities import ConflictError
 from kvdrive.config.resolve import resolve
-from kvdrive.config.run import FIELDS, FREE, RunConfig
-from kvdrive.config.table import EVERY
+from kvdrive.config.run import FIELDS, RunConfig
+from kvdrive.config.table import EVERY, FREE
 from kvdrive.generation import batches, checkpoints, places
 from kvdrive.generation.assistant import load_assistant
 from kvdrive.policies import POLICIES
