@@ -10,12 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from answers import result_bytes, split_result
+from once import once
 
 import golden
 from kvdrive import abi
 from kvdrive._native import Drive, Engine, crc32c
 from kvdrive.nvme import wire
 
+attention = once(golden.attention)
 OPCODES = {
     "append": (abi.KvAppend, abi.Opcode.KV_APPEND, abi.Namespace.NVM),
     "read": (wire.KvRead, wire.SessionOpcode.KV_READ, abi.Namespace.NVM),
@@ -158,7 +160,7 @@ def check_attention(reply: Reply, q: np.ndarray, k: np.ndarray, v: np.ndarray, v
     records, out = split_result(reply.data, q, np.uint16)
     packed = None if valid is None else np.packbits(valid, bitorder="little")
     for head in range(heads):
-        want = golden.attention(q[head], k[head], v[head], scale_log2e=golden.scale_bits(None, d), valid=packed)
+        want = attention(q[head], k[head], v[head], scale_log2e=golden.scale_bits(None, d), valid=packed)
         assert want.status == 0
         np.testing.assert_array_equal(out[head], want.out.view(np.uint16))
         np.testing.assert_array_equal(records["max"][head], want.max)

@@ -19,6 +19,11 @@ OPTIONS = {"preset": "970pro", "pages_per_block": 1, "capacity_bytes": 4096 * 26
 AGEING, STEPS = 400, 60
 
 
+def later(*values):
+    """Values of a slow test."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 def history(host, rng, state, count):
     """Random steps done on a drive in a state: the statuses, and the states before, between and after them."""
     states, steps, statuses = [state], [], []
@@ -45,7 +50,7 @@ def run_until_cut(host, steps, statuses, states):
     return len(steps), safe
 
 
-@pytest.mark.parametrize(("torn", "seed"), [(0, 9), (1, 12), (2, 22), (3, 20)])
+@pytest.mark.parametrize(("torn", "seed"), [(0, 9), later(1, 12), later(2, 22), (3, 20)])
 def test_a_cut_at_every_write(make_drive, memory_folder, torn, seed):
     """A cut at every write of 60 steps, on a drive that is nearly full and has been used for a while.
 

@@ -18,6 +18,8 @@ from kvdrive.errors import InputError
 from kvdrive.private import UNFINISHED
 
 CAPACITY = 1 << 22
+# Kills of long work, evenly spread; all of them in the slow tests.
+MOST = pytest.mark.parametrize("most", [15, pytest.param(1 << 30, marks=pytest.mark.slow)])
 
 
 def open_drive(path, **options):
@@ -88,7 +90,8 @@ def damaged_drive(make_drive, folder):
     return host.path
 
 
-def test_a_kill_at_every_call_while_a_drive_is_recovered(memory_folder, make_drive):
+@MOST
+def test_a_kill_at_every_call_while_a_drive_is_recovered(memory_folder, make_drive, most):
     old, new = damaged_drive(make_drive, memory_folder), memory_folder / "new.kv"
 
     def begin():
@@ -96,7 +99,7 @@ def test_a_kill_at_every_call_while_a_drive_is_recovered(memory_folder, make_dri
         new.with_name(new.name + UNFINISHED).unlink(missing_ok=True)
 
     whole = 0
-    for at in kills(lambda: recover(old, new), begin, most=60):
+    for at in kills(lambda: recover(old, new), begin, most):
         if not new.exists():
             recover(old, new)  # the leftover is in nobody's way
         else:
@@ -106,13 +109,14 @@ def test_a_kill_at_every_call_while_a_drive_is_recovered(memory_folder, make_dri
     assert whole == 1
 
 
-def test_a_kill_at_every_call_while_a_drive_is_repaired(memory_folder, make_drive):
+@MOST
+def test_a_kill_at_every_call_while_a_drive_is_repaired(memory_folder, make_drive, most):
     old, path = damaged_drive(make_drive, memory_folder), memory_folder / "drive.kv"
 
     def begin():
         subprocess.run(["cp", "--sparse=always", old, path], check=True)
 
-    for _ in kills(lambda: Drive(path, "fast", 1, salvage=True), begin, most=60):
+    for _ in kills(lambda: Drive(path, "fast", 1, salvage=True), begin, most):
         assert sessions(path, salvage=True) == [1]
 
 

@@ -11,16 +11,19 @@ import pytest
 from answers import tail_data
 from coded_rows import FORMATS, decode, encode
 from disk import forge
+from once import once
 from pairs import in_pairs
 from random_halves import halves
 
 from golden.group_index import build_index, index_exponent
-from golden.groups import groups, units_of
+from golden.groups import groups as golden_groups
+from golden.groups import units_of
 from kvdrive import abi
 from kvdrive.errors import UnsupportedError
 from kvdrive.kernels.rtl import prepare_drives
 from kvdrive.nvme.wire import RowFormat
 
+groups = once(golden_groups)
 D = 64
 GROUPS = abi.AppendOption.APPEND_GROUPS
 OK = abi.NvmeStatus.SUCCESS

@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
+import in_process
 import numpy as np
 import pytest
 from disk import PAGE, copy, damage, journal_start, put, superblock, transactions
@@ -23,9 +22,8 @@ OPTIONS = {"preset": "mqsim-default", "pages_per_block": 2, "capacity_bytes": PA
 GROUP = 32  # tokens of head dimension 64
 
 
-def kvdrive(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "kvdrive", "drive", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True)
+def kvdrive(*arguments):
+    return in_process.kvdrive("drive", *arguments)
 
 
 def rows(seed, tokens, heads=2):
@@ -69,7 +67,7 @@ def came_back(drive, session):
     return tokens
 
 
-@pytest.mark.parametrize("lost", [1, 9, 17])
+@pytest.mark.parametrize("lost", [1, pytest.param(9, marks=pytest.mark.slow), 17])
 def test_sessions_come_back_from_their_spares(stored, tmp_path, lost):
     spoil(stored.path, lost)
     clean = stored.path.stat()

@@ -5,7 +5,7 @@ import pytest
 from soak import Soak
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_short_soak(memory_folder, seed):
     soak = Soak(memory_folder, seed)
     for _ in range(25):

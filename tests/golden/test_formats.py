@@ -69,7 +69,7 @@ def test_the_mean_error_of_normal_numbers():
 
 
 @pytest.mark.parametrize("bits", BITS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_stored_values_are_stored_unchanged(bits, data):
     d = data.draw(st.sampled_from([8, 32, 40]))
@@ -82,7 +82,7 @@ def test_stored_values_are_stored_unchanged(bits, data):
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize("kind", ["normal", "outliers", "offset", "tiny", "large"])
 def test_usual_rows_are_stored_unchanged(kind, bits):
-    once = stored(rows_of(kind, 64, 2000), bits)
+    once = stored(rows_of(kind, 64, 500), bits)
     np.testing.assert_array_equal(stored(once, bits), once)
 
 

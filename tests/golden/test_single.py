@@ -44,12 +44,13 @@ def test_all_pairs_of_corners(name):
     agree(name, a, b)
 
 
+@pytest.mark.parametrize("chunks", [1, pytest.param(7, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.parametrize("family", ["any", "near", "short"])
-def test_random_pairs(name, family):
-    """3.5 million pairs per family and operation: any patterns, exponents close by, few mantissa bits (ties)."""
+def test_random_pairs(name, family, chunks):
+    """Half a million pairs a chunk, family and operation: any patterns, exponents close by, few mantissa bits (ties)."""
     rng = np.random.default_rng([20, sorted(OPERATIONS).index(name), ["any", "near", "short"].index(family)])
-    for _ in range(7):
+    for _ in range(chunks):
         a, b = rng.integers(0, 1 << 32, (2, CHUNK), dtype=np.uint32)
         if family != "any":
             distance = rng.integers(-30, 31, CHUNK)

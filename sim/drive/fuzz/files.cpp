@@ -286,9 +286,10 @@ class Files final : public Surface {
     BackingFile file(path_);
     superblock_ = read_superblock(file).superblock;
     AlignedBuffer page(kPage);
+    const Bytes nothing(kPage);
     for (std::uint64_t offset = 0; offset < file.size(); offset += kPage) {
       file.read(offset, page.span());
-      if (std::ranges::all_of(page.span(), [](std::byte byte) { return byte == std::byte{}; })) continue;
+      if (std::memcmp(page.span().data(), nothing.data(), kPage) == 0) continue;
       if (extents_.empty() || extents_.back().offset + extents_.back().bytes.size() != offset) {
         extents_.push_back({offset, AlignedBuffer()});
       }

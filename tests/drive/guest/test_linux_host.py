@@ -107,6 +107,7 @@ def test_a_linux_host_uses_the_drive(tmp_path, image):
     assert rig.drive.check() == []
 
 
+@pytest.mark.slow  # a boot of its own
 def test_a_linux_host_recovers_from_faults(tmp_path, image):
     rig = Rig(tmp_path / "drive.kv")
     said = rig.run(image, "faults.sh")
