@@ -71,7 +71,7 @@ def served(subsystem, place, folder):
 
 @pytest.mark.parametrize("place", ["tcp", "sock"])
 def test_a_served_drive_conforms_and_keeps_what_it_held(tmp_path, place):
-    drive = Drive(tmp_path / "drive.kv")
+    drive = Drive(tmp_path / "drive.kv", "fast", 1, 1 << 24)
     subsystem = Subsystem(drive)
     with served(subsystem, place, tmp_path) as name:
         device = open_address(name, RemoteOptions())
