@@ -65,7 +65,7 @@ $(STAMPS)/native: $(STAMPS)/runtime $(NATIVE_SOURCES) CMakeLists.txt
 		$(PIP) --verbose --verbose install --no-build-isolation --no-deps --editable . # verbose: step.sh counts files
 	@touch $@
 
-$(STAMPS)/develop: $(STAMPS)/native $(STAMPS)/system-rtl
+$(STAMPS)/develop: $(STAMPS)/native $(STAMPS)/system-rtl $(STAMPS)/system-check
 	@scripts/step.sh "Python packages to develop" \
 		$(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py dev models sim figures serve gguf)
 	@touch $@
@@ -149,7 +149,7 @@ verify: setup ## the same with fewer cases, for kernels without a valid record i
 	@$(BIN)/python -m tb $(KERNEL) --seed $(SEED) --small --stale --record
 
 .PHONY: estimate
-estimate: setup $(STAMPS)/system-check ## area of the kernels by Yosys, into manifests and docs/hardware.md [KERNEL=x]
+estimate: setup ## area of the kernels by Yosys, into manifests and docs/hardware.md [KERNEL=x]
 	@$(BIN)/python -m rtl estimate $(KERNEL)
 	@$(PAGES) hardware
 
@@ -178,7 +178,7 @@ link: setup $(if $(OPEN),$(STAMPS)/pnr-$(OPEN)) ## bitstream with Vitis or Vivad
 # ---- check ----
 
 .PHONY: fuzz
-fuzz: setup $(STAMPS)/system-fuzz $(STAMPS)/system-check ## random inputs for the drive, or random programs as g++ and RTL [WHAT=rtl] [N=n | MINUTES=n each] [SEED=n]
+fuzz: setup $(STAMPS)/system-fuzz ## random inputs for the drive, or random programs as g++ and RTL [WHAT=rtl] [N=n | MINUTES=n each] [SEED=n]
 	@$(if $(filter rtl,$(WHAT)),$(BIN)/python -m openhls.fuzz --programs $(or $(N),200) --keep tests/openhls/regressions,$(BIN)/python scripts/fuzz_drive.py $(if $(MINUTES),--minutes $(MINUTES),--inputs $(or $(N),20000))) --seed $(SEED) --jobs $(JOBS)
 
 .PHONY: soak
@@ -194,7 +194,7 @@ $(STAMPS)/kernels: $(STAMPS)/native
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: test
-test: setup $(STAMPS)/kernels $(STAMPS)/system-check $(STAMPS)/system-fuzz $(STAMPS)/xrt ## everything that CI runs
+test: setup $(STAMPS)/kernels $(STAMPS)/system-fuzz $(STAMPS)/xrt ## everything that CI runs
 	@$(PYTEST) --store-durations -m "not slow" $(PYTEST_ARGS)
 
 .PHONY: time-setup
@@ -206,7 +206,7 @@ mutations: setup ## seeded faults of tests/mutations.toml: each must be found by
 	@$(BIN)/python scripts/seeded_faults.py $(if $(ONLY),--only $(ONLY))
 
 # What only slow tests need.
-FULL = $(addprefix $(STAMPS)/,system-check system-fuzz system-arm page xrt pnr-ecp5 pnr-gowin smollm2 lm-eval llama-plugin)
+FULL = $(addprefix $(STAMPS)/,system-fuzz system-arm page xrt pnr-ecp5 pnr-gowin smollm2 lm-eval llama-plugin)
 
 .PHONY: test-full
 test-full: setup $(STAMPS)/kernels $(FULL) ## the tests and the slow ones

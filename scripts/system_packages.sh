@@ -12,7 +12,7 @@ rtl) # from C++ to SystemVerilog; liblz4 and zlib: waveforms of Verilator
   packages=(clang-19 llvm-19 liblz4-dev zlib1g-dev)
   programs=(clang-19)
   ;;
-check) # area, and a second simulator
+check) # logic synthesis: co-simulation reads the netlist once, and area; a second simulator
   packages=(yosys iverilog)
   programs=(yosys iverilog)
   ;;
