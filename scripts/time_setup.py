@@ -121,15 +121,27 @@ def minutes(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
-def table(timings: list[Timing]) -> str:
-    """The block of CONTRIBUTING.md."""
+def selected() -> tuple[int, int]:
+    """The tests that `make test` runs, and those that only `make test-full` runs."""
+    counts = []
+    for marked in ("not slow", "slow"):
+        command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-m", marked]
+        said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        counts.append(int(re.findall(r"^(\d+)(?:/\d+)? tests? collected", said, re.M)[-1]))
+    return counts[0], counts[1]
+
+
+def table(timings: list[Timing], tests: tuple[int, int]) -> str:
+    """The block of CONTRIBUTING.md; `tests`: what `selected` counts."""
     rows = ["| Command | Caches | Waited, minutes | Packages beside it | Tests |", "|---|---|---|---|---|"]
     for one in timings:
         what = f"{one.command}, to its first text" if one.first_text else one.command
-        tests = ", ".join(f"{count:,} {state}" for state, count in one.tests.items())
-        rows.append(f"| `{what}` | {one.caches} | {minutes(one.waited)} | {minutes(one.downloads)} | {tests} |")
+        ran = ", ".join(f"{count:,} {state}" for state, count in one.tests.items())
+        rows.append(f"| `{what}` | {one.caches} | {minutes(one.waited)} | {minutes(one.downloads)} | {ran} |")
     machine = f"{os.cpu_count()} cores, {processor()}"
-    return "\n".join([*rows, "", f"Measured on {date.today().isoformat()} by `make time-setup`: {machine}."])
+    measured = f"Measured on {date.today().isoformat()} by `make time-setup`: {machine}."
+    counts = f"`make test` selects {tests[0]:,} tests, `make test-full` {tests[1]:,} more."
+    return "\n".join([*rows, "", f"{measured} {counts}"])
 
 
 def main() -> int:
@@ -140,7 +152,7 @@ def main() -> int:
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     timings = measured(arguments.json.parent)
     arguments.json.write_text(json.dumps([asdict(one) | {"waited": one.waited} for one in timings], indent=1))
-    text = table(timings)
+    text = table(timings, selected())
     print(text)
     if any(one.status for one in timings):
         return 1

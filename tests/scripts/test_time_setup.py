@@ -43,6 +43,7 @@ def test_steps_text_and_tests_are_read_from_the_output(tmp_path: Path) -> None:
 def test_table_has_a_row_for_each_command() -> None:
     run = time_setup.Timing("make run", "empty", whole=250.0, first_text=170.0, steps={"package x": 20})
     test = time_setup.Timing("make test", "warm", whole=400.0, tests={"passed": 6500, "skipped": 2})
-    lines = time_setup.table([run, test]).splitlines()
+    lines = time_setup.table([run, test], (6502, 1000)).splitlines()
     assert lines[2] == "| `make run, to its first text` | empty | 2:30 | 0:20 |  |"
     assert lines[3] == "| `make test` | warm | 6:40 | 0:00 | 6,500 passed, 2 skipped |"
+    assert lines[-1].endswith("`make test` selects 6,502 tests, `make test-full` 1,000 more.")
