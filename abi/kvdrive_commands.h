@@ -48,7 +48,6 @@
 #define KVDRIVE_ASYNC_EVENT_LIMIT 4
 #define KVDRIVE_ABORT_LIMIT 4
 #define KVDRIVE_ANA_GROUP 1
-#define KVDRIVE_SELF_TEST_RESULTS 20
 #define KVDRIVE_MAX_COPY_RANGES 128
 #define KVDRIVE_MAX_COPY_RANGE_BLOCKS 256
 #define KVDRIVE_MAX_COPY_BLOCKS 4096
@@ -158,7 +157,6 @@
 #define KVDRIVE_ADMIN_OPCODE_SET_FEATURES 0x9u
 #define KVDRIVE_ADMIN_OPCODE_GET_FEATURES 0xau
 #define KVDRIVE_ADMIN_OPCODE_ASYNC_EVENT_REQUEST 0xcu
-#define KVDRIVE_ADMIN_OPCODE_DEVICE_SELF_TEST 0x14u
 #define KVDRIVE_ADMIN_OPCODE_KEEP_ALIVE 0x18u
 #define KVDRIVE_ADMIN_OPCODE_FABRICS 0x7fu
 #define KVDRIVE_ADMIN_OPCODE_FORMAT_NVM 0x80u
@@ -264,23 +262,12 @@
 #define KVDRIVE_LOG_PAGE_FIRMWARE 0x3u
 #define KVDRIVE_LOG_PAGE_CHANGED_NAMESPACES 0x4u
 #define KVDRIVE_LOG_PAGE_COMMAND_EFFECTS 0x5u
-#define KVDRIVE_LOG_PAGE_SELF_TEST 0x6u
 #define KVDRIVE_LOG_PAGE_ANA 0xcu
-#define KVDRIVE_LOG_PAGE_PERSISTENT_EVENTS 0xdu
 #define KVDRIVE_LOG_PAGE_FEATURE_EFFECTS 0x12u
 #define KVDRIVE_LOG_PAGE_SANITIZE_STATUS 0x81u
 #define KVDRIVE_LOG_PAGE_STATISTICS 0xc0u
 #define KVDRIVE_LOG_PAGE_PROGRAMS 0xc1u
 #define KVDRIVE_LOG_PAGE_SESSIONS 0xc2u
-
-/* PersistentEvent */
-#define KVDRIVE_PERSISTENT_EVENT_TIMESTAMP 0x3u
-#define KVDRIVE_PERSISTENT_EVENT_POWER_ON 0x4u
-#define KVDRIVE_PERSISTENT_EVENT_FORMAT_START 0x7u
-#define KVDRIVE_PERSISTENT_EVENT_FORMAT_DONE 0x8u
-#define KVDRIVE_PERSISTENT_EVENT_SANITIZE_START 0x9u
-#define KVDRIVE_PERSISTENT_EVENT_SANITIZE_DONE 0xau
-#define KVDRIVE_PERSISTENT_EVENT_THERMAL 0xdu
 
 /* Feature */
 #define KVDRIVE_FEATURE_ARBITRATION 0x1u
@@ -329,7 +316,6 @@
 #define KVDRIVE_STATUS_FEATURE_NOT_SAVEABLE 0x10du
 #define KVDRIVE_STATUS_FEATURE_NOT_CHANGEABLE 0x10eu
 #define KVDRIVE_STATUS_FEATURE_NOT_NAMESPACE_SPECIFIC 0x10fu
-#define KVDRIVE_STATUS_SELF_TEST_RUNS 0x11du
 #define KVDRIVE_STATUS_COMMAND_SIZE_LIMIT 0x183u
 #define KVDRIVE_STATUS_COMPARE_FAILURE 0x285u
 #define KVDRIVE_STATUS_COMMAND_SET_REJECTED 0x12bu
@@ -379,7 +365,6 @@
   X(SET_FEATURES, 0, 0x09, 1) \
   X(ABORT, 0, 0x08, 0) \
   X(ASYNC_EVENT_REQUEST, 0, 0x0c, 0) \
-  X(DEVICE_SELF_TEST, 0, 0x14, 0) \
   X(KEEP_ALIVE, 0, 0x18, 0) \
   X(CREATE_CQ, 0, 0x05, 0) \
   X(CREATE_SQ, 0, 0x01, 0) \
@@ -1032,62 +1017,6 @@ typedef struct kvdrive_ana_log {
   uint32_t nsid[4];
 } kvdrive_ana_log;
 typedef char kvdrive_ana_log_has_its_size[sizeof(kvdrive_ana_log) == 64 ? 1 : -1];
-
-typedef struct kvdrive_self_test_result {
-  uint8_t status;
-  uint8_t segment;
-  uint8_t valid;
-  uint8_t reserved;
-  uint32_t power_on_hours[2];
-  uint32_t nsid;
-  uint32_t lba[2];
-  uint32_t specific;
-} kvdrive_self_test_result;
-typedef char kvdrive_self_test_result_has_its_size[sizeof(kvdrive_self_test_result) == 28 ? 1 : -1];
-
-typedef struct kvdrive_self_test_log {
-  uint8_t operation;
-  uint8_t completion;
-  uint16_t reserved;
-} kvdrive_self_test_log;
-typedef char kvdrive_self_test_log_has_its_size[sizeof(kvdrive_self_test_log) == 4 ? 1 : -1];
-
-typedef struct kvdrive_persistent_event_log {
-  uint8_t page;
-  uint8_t reserved0[3];
-  uint32_t events;
-  uint64_t bytes;
-  uint8_t revision;
-  uint8_t reserved1;
-  uint16_t header_bytes;
-  uint32_t timestamp[2];
-  uint32_t power_on_hours[4];
-  uint32_t power_cycles[2];
-  uint16_t vid;
-  uint16_t ssvid;
-  uint8_t sn[20];
-  uint8_t mn[40];
-  uint8_t subnqn[256];
-  uint16_t generation;
-  uint16_t context[2];
-  uint8_t reserved2[102];
-  uint64_t supported[4];
-} kvdrive_persistent_event_log;
-typedef char kvdrive_persistent_event_log_has_its_size[sizeof(kvdrive_persistent_event_log) == 512 ? 1 : -1];
-
-typedef struct kvdrive_persistent_event_head {
-  uint8_t kind;
-  uint8_t revision;
-  uint8_t header_bytes;
-  uint8_t reserved0;
-  uint16_t cntlid;
-  uint16_t timestamp[4];
-  uint16_t port;
-  uint32_t reserved1;
-  uint16_t vendor_bytes;
-  uint16_t event_bytes;
-} kvdrive_persistent_event_head;
-typedef char kvdrive_persistent_event_head_has_its_size[sizeof(kvdrive_persistent_event_head) == 24 ? 1 : -1];
 
 typedef struct kvdrive_firmware_log {
   uint8_t active;

@@ -76,7 +76,7 @@ def _(bench: Bench) -> None:
 def _(bench: Bench) -> None:
     pages = ask(bench, admin.get_log_page(L.LOG_SUPPORTED_PAGES, 1024)).data.view(np.uint32)
     bench.same("supported pages", set(np.flatnonzero(pages).tolist()), {int(page) for page in L})
-    for page in set(L) - {L.LOG_PERSISTENT_EVENTS}:
+    for page in L:
         size = {L.LOG_COMMAND_EFFECTS: 4096, L.LOG_PROGRAMS: 192}.get(page, 512)
         bench.same(f"length of page {page:#x}", ask(bench, admin.get_log_page(page, size, retain=True)).data.size, size)
 
@@ -203,21 +203,6 @@ def _(bench: Bench) -> None:
     ]
     for status, command in refused:
         bench.refused(status, command, admin=True)
-
-
-@check("DEVICE_SELF_TEST", "both tests pass and are in the log")
-def _(bench: Bench) -> None:
-    for code in (1, 2):
-        ask(bench, admin.command(A.DEVICE_SELF_TEST, cdw10=code))
-        log = ask(bench, admin.get_log_page(L.LOG_SELF_TEST, 32)).data
-        result = log[4:32].view(wire.SelfTestResult)[0]
-        bench.same("kind and result of the test", int(result["status"]), code << 4)
-
-
-@check("DEVICE_SELF_TEST", "unknown tests and namespaces are refused")
-def _(bench: Bench) -> None:
-    bench.refused("INVALID_FIELD", admin.command(A.DEVICE_SELF_TEST, cdw10=7), admin=True)
-    bench.refused("INVALID_NAMESPACE", admin.command(A.DEVICE_SELF_TEST, nsid=9, cdw10=1), admin=True)
 
 
 @check("KEEP_ALIVE", "it succeeds")

@@ -214,10 +214,6 @@ COMMANDS = {
     "ASYNC_EVENT_REQUEST": Row(0x0c, 0, "none", {
         "ASYNC_EVENT_LIMIT": 0x105,
     }),
-    "DEVICE_SELF_TEST": Row(0x14, 0, "none", {
-        "INVALID_FIELD": 0x002,
-        "INVALID_NAMESPACE": 0x00b,
-    }),
     "KEEP_ALIVE": Row(0x18, 0, "none", {}),
     "CREATE_CQ": Row(0x05, 0, "none", {
         "BAD_QUEUE_ID": 0x101,

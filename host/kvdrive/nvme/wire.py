@@ -29,7 +29,6 @@ ERROR_LOG_ENTRIES = 64
 ASYNC_EVENT_LIMIT = 4
 ABORT_LIMIT = 4
 ANA_GROUP = 1
-SELF_TEST_RESULTS = 20
 MAX_COPY_RANGES = 128
 MAX_COPY_RANGE_BLOCKS = 256
 MAX_COPY_BLOCKS = 4096
@@ -67,7 +66,6 @@ class AdminOpcode(IntEnum):
     SET_FEATURES = 0x9
     GET_FEATURES = 0xa
     ASYNC_EVENT_REQUEST = 0xc
-    DEVICE_SELF_TEST = 0x14
     KEEP_ALIVE = 0x18
     FABRICS = 0x7f
     FORMAT_NVM = 0x80
@@ -189,24 +187,12 @@ class LogPage(IntEnum):
     LOG_FIRMWARE = 0x3
     LOG_CHANGED_NAMESPACES = 0x4
     LOG_COMMAND_EFFECTS = 0x5
-    LOG_SELF_TEST = 0x6
     LOG_ANA = 0xc
-    LOG_PERSISTENT_EVENTS = 0xd
     LOG_FEATURE_EFFECTS = 0x12
     LOG_SANITIZE_STATUS = 0x81
     LOG_STATISTICS = 0xc0
     LOG_PROGRAMS = 0xc1
     LOG_SESSIONS = 0xc2
-
-
-class PersistentEvent(IntEnum):
-    EVENT_TIMESTAMP = 0x3
-    EVENT_POWER_ON = 0x4
-    EVENT_FORMAT_START = 0x7
-    EVENT_FORMAT_DONE = 0x8
-    EVENT_SANITIZE_START = 0x9
-    EVENT_SANITIZE_DONE = 0xa
-    EVENT_THERMAL = 0xd
 
 
 class Feature(IntEnum):
@@ -257,7 +243,6 @@ class StatusCode(IntEnum):
     SC_FEATURE_NOT_SAVEABLE = 0x10d
     SC_FEATURE_NOT_CHANGEABLE = 0x10e
     SC_FEATURE_NOT_NAMESPACE_SPECIFIC = 0x10f
-    SC_SELF_TEST_RUNS = 0x11d
     SC_COMMAND_SIZE_LIMIT = 0x183
     SC_COMPARE_FAILURE = 0x285
     SC_COMMAND_SET_REJECTED = 0x12b
@@ -749,62 +734,6 @@ AnaLog = np.dtype(
         ("state", "<u1"),
         ("reserved1", "<u1", (15,)),
         ("nsid", "<u4", (4,)),
-    ]
-)
-SelfTestResult = np.dtype(
-    [
-        ("status", "<u1"),
-        ("segment", "<u1"),
-        ("valid", "<u1"),
-        ("reserved", "<u1"),
-        ("power_on_hours", "<u4", (2,)),
-        ("nsid", "<u4"),
-        ("lba", "<u4", (2,)),
-        ("specific", "<u4"),
-    ]
-)
-SelfTestLog = np.dtype(
-    [
-        ("operation", "<u1"),
-        ("completion", "<u1"),
-        ("reserved", "<u2"),
-    ]
-)
-PersistentEventLog = np.dtype(
-    [
-        ("page", "<u1"),
-        ("reserved0", "<u1", (3,)),
-        ("events", "<u4"),
-        ("bytes", "<u8"),
-        ("revision", "<u1"),
-        ("reserved1", "<u1"),
-        ("header_bytes", "<u2"),
-        ("timestamp", "<u4", (2,)),
-        ("power_on_hours", "<u4", (4,)),
-        ("power_cycles", "<u4", (2,)),
-        ("vid", "<u2"),
-        ("ssvid", "<u2"),
-        ("sn", "<u1", (20,)),
-        ("mn", "<u1", (40,)),
-        ("subnqn", "<u1", (256,)),
-        ("generation", "<u2"),
-        ("context", "<u2", (2,)),
-        ("reserved2", "<u1", (102,)),
-        ("supported", "<u8", (4,)),
-    ]
-)
-PersistentEventHead = np.dtype(
-    [
-        ("kind", "<u1"),
-        ("revision", "<u1"),
-        ("header_bytes", "<u1"),
-        ("reserved0", "<u1"),
-        ("cntlid", "<u2"),
-        ("timestamp", "<u2", (4,)),
-        ("port", "<u2"),
-        ("reserved1", "<u4"),
-        ("vendor_bytes", "<u2"),
-        ("event_bytes", "<u2"),
     ]
 )
 FirmwareLog = np.dtype(

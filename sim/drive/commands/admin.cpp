@@ -44,17 +44,8 @@ Answer get_feature(AdminContext& host, const Request& request) {
   return reply;
 }
 
-Answer self_test(AdminContext& host, const Request& request) {
-  const std::uint64_t hours = host.subsystem().drive().health().counters().power_on_seconds / 3600;
-  return host.subsystem().self_test().start(request.command, hours);
-}
-
 Answer sanitize(AdminContext& host, const Request& request) {
-  PersistentEvents& events = host.subsystem().events();
-  const bool erases = (request.command.cdw10 & 7) == 2;
-  if (erases) events.sanitize_started(request.command, kSanitizeCapabilities);
   Reply reply = host.subsystem().sanitizer().start(request.command);
-  if (erases) events.sanitize_done(reply.status);
   if (reply.status == abi::kSuccess) host.raise(kSanitizeCompleted, kAlways);
   return reply;
 }
@@ -89,7 +80,6 @@ constexpr Command kAdminCommands[] = {
     {.opcode = kAsyncEventRequest,
      .name = "ASYNC_EVENT_REQUEST",
      .handler = [](AdminContext& host, const Request& request) { return host.wait_for_event(request.command); }},
-    {.opcode = kDeviceSelfTest, .name = "DEVICE_SELF_TEST", .handler = self_test, .checks_nsid = true},
     {.opcode = kKeepAlive,
      .name = "KEEP_ALIVE",
      .handler = [](AdminContext&, const Request&) -> Answer { return Reply{}; }},

@@ -84,11 +84,8 @@ std::uint32_t Features::saved_value(std::uint32_t key) const {
   return health_.saved_feature(key).value_or(default_value(key));
 }
 
-std::optional<TemperatureLimit> Features::temperature_limit() const {
-  const std::uint32_t over = values_.at(kFeatureTemperatureThreshold), under = values_.at(kUnderThreshold);
-  if (kRoomKelvin >= over) return TemperatureLimit{true, static_cast<std::uint16_t>(over)};
-  if (kRoomKelvin <= under) return TemperatureLimit{false, static_cast<std::uint16_t>(under)};
-  return std::nullopt;
+bool Features::temperature_warning() const {
+  return kRoomKelvin >= values_.at(kFeatureTemperatureThreshold) || kRoomKelvin <= values_.at(kUnderThreshold);
 }
 
 std::uint32_t Features::data_bytes(const abi::Sqe& command) {

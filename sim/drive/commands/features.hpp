@@ -18,12 +18,6 @@
 
 namespace kvdrive::nvme {
 
-// A threshold that the drive's temperature is beyond.
-struct TemperatureLimit {
-  bool over;
-  std::uint16_t kelvin;
-};
-
 class Features {
  public:
   using Clock = std::chrono::steady_clock;
@@ -53,8 +47,8 @@ class Features {
   void reset();
 
   std::uint32_t value(Feature feature) const { return values_.at(feature); }
-  std::optional<TemperatureLimit> temperature_limit() const;
-  std::uint64_t timestamp() const;  // ms since the epoch, counted from the host's last setting
+  bool temperature_warning() const;  // the drive's temperature is beyond a threshold
+  std::uint64_t timestamp() const;   // ms since the epoch, counted from the host's last setting
   void set_keep_alive(std::uint32_t milliseconds) { values_[kFeatureKeepAlive] = milliseconds; }
 
  private:

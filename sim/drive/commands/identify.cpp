@@ -51,16 +51,14 @@ IdentifyController controller_data(Subsystem& subsystem, const ControllerOptions
   c.ver = kVersion21;
   c.ctratt = 0x1;  // 128-bit host identifier
   c.cntrltype = 1;
-  c.oacs = 0x2 | 0x10;  // Format NVM, Device Self-test
+  c.oacs = 0x2;  // Format NVM
   c.acl = kAbortLimit - 1;
   c.aerl = kAsyncEventLimit - 1;
-  c.frmw = 0x3;                     // slot 1, read-only
-  c.lpa = 0x2 | 0x4 | 0x10 | 0x20;  // command effects, offsets into log pages, persistent events, feature effects
+  c.frmw = 0x3;              // slot 1, read-only
+  c.lpa = 0x2 | 0x4 | 0x20;  // command effects, offsets into log pages, feature effects
   c.elpe = kErrorLogEntries - 1;
   c.wctemp = kWarningKelvin;
   c.cctemp = kCriticalKelvin;
-  c.edstt = 1;   // an extended self-test takes at least this many minutes
-  c.dsto = 0x1;  // one self-test at a time
   c.tnvmcap[0] = capacity;
   c.sanicap = kSanitizeCapabilities;
   c.kas = 10;  // keep-alive timeouts have steps of 1 s
@@ -75,7 +73,6 @@ IdentifyController controller_data(Subsystem& subsystem, const ControllerOptions
   c.anatt = 10;           // seconds; but no group ever changes its state
   c.anacap = 0x1 | 0x40;  // reports the optimized state; a namespace never changes its group
   c.anagrpmax = c.nanagrpid = kAnaGroup;
-  c.pels = 1;  // the persistent event log has at most 64 KiB
   c.fna = 0;
   c.vwc = 0x7;                                      // volatile write cache; Flush accepts all namespaces
   c.sgls = 0x1 | (options.fabrics ? 1u << 20 : 0);  // SGLs; over fabrics also data at an offset in the capsule

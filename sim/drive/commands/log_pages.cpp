@@ -23,9 +23,9 @@ constexpr std::uint32_t kGroupsOnly = 1 << 8;  // CDW10 of the ANA log page: no 
 
 std::vector<std::byte> supported_pages() {
   std::array<std::uint32_t, 256> pages{};
-  for (const LogPage page : {kLogSupportedPages, kLogErrors, kLogSmart, kLogFirmware, kLogChangedNamespaces,
-                             kLogCommandEffects, kLogSelfTest, kLogAna, kLogPersistentEvents, kLogFeatureEffects,
-                             kLogSanitizeStatus, kLogStatistics, kLogPrograms, kLogSessions}) {
+  for (const LogPage page :
+       {kLogSupportedPages, kLogErrors, kLogSmart, kLogFirmware, kLogChangedNamespaces, kLogCommandEffects, kLogAna,
+        kLogFeatureEffects, kLogSanitizeStatus, kLogStatistics, kLogPrograms, kLogSessions}) {
     pages[page] = 1;
   }
   return bytes_of(pages);
@@ -33,7 +33,7 @@ std::vector<std::byte> supported_pages() {
 
 std::vector<std::byte> error_log(Subsystem& subsystem) {
   std::vector<std::byte> page;
-  for (const auto& entry : subsystem.drive().health().log(Health::Log::kErrors)) {
+  for (const auto& entry : subsystem.drive().health().errors()) {
     page.insert(page.end(), entry.begin(), entry.end());
   }
   page.resize(kErrorLogEntries * sizeof(ErrorEntry));
@@ -209,18 +209,9 @@ Reply log_page(AdminContext& host, const abi::Sqe& command, std::uint64_t room) 
         return {.status = kScBadCommandSet};
       page = effects_log(csi);
       break;
-    case kLogSelfTest:
-      page = subsystem.self_test().log();
-      break;
     case kLogAna:
       page = ana_log(command.cdw10 & kGroupsOnly);
       break;
-    case kLogPersistentEvents: {
-      Reply reply = subsystem.events().read(host.id(), command.cdw10 >> 8 & 0xf);
-      if (reply.status != abi::kSuccess) return reply;
-      page = std::move(reply.data);
-      break;
-    }
     case kLogFeatureEffects:
       page = feature_effects();
       break;

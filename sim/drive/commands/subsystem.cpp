@@ -41,7 +41,6 @@ constexpr std::uint8_t kFuseMask = 0x3;
 Subsystem::Subsystem(Drive& drive, SubsystemOptions options)
     : drive_(drive), options_(checked(std::move(options))), memory_(options_.slm_bytes) {
   drive_.health().open();
-  events_.powered_on();
 }
 
 std::uint16_t Subsystem::attach(AdminContext* controller) {
@@ -98,10 +97,7 @@ Reply Subsystem::format(const abi::Sqe& command) {
   if (command.cdw10 & 0xf || command.cdw10 >> 5 & 0x7) return {.status = kScBadFormat, .location = kInCdw10};
   if (command.cdw10 >> 9 & 0x7)
     return {.status = abi::kInvalidField, .location = kInCdw10 + 1};  // unsupported: flash is erased before its reuse
-  events_.format_started(command);
-  const Status status = drive_.format(command.nsid);
-  events_.format_done(command, status);
-  return {.status = status};
+  return {.status = drive_.format(command.nsid)};
 }
 
 void Subsystem::count(Direction direction, const Request& request, const Reply& reply) {
@@ -118,7 +114,7 @@ void Subsystem::record_error(QueueId queue, const abi::Sqe& command, std::uint16
   entry.lba = reply.lba;
   entry.nsid = command.nsid;
   entry.opcode = command.opcode;
-  drive_.health().add(Health::Log::kErrors, [&](std::uint64_t number) {
+  drive_.health().add_error([&](std::uint64_t number) {
     entry.count = number;
     return bytes_of(entry);
   });

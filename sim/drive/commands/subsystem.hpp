@@ -9,10 +9,8 @@
 
 #include "commands/admin_context.hpp"
 #include "commands/local_memory.hpp"
-#include "commands/persistent_events.hpp"
 #include "commands/programs.hpp"
 #include "commands/sanitize.hpp"
-#include "commands/self_test.hpp"
 #include "drive.hpp"
 
 namespace kvdrive::nvme {
@@ -43,8 +41,6 @@ class Subsystem {
   Sanitizer& sanitizer() { return sanitizer_; }
 
   void record_error(QueueId queue, const abi::Sqe& command, std::uint16_t status_word, const Reply& reply);
-  SelfTest& self_test() { return self_test_; }
-  PersistentEvents& events() { return events_; }
 
   // Registers a new controller and returns its number; `detach` releases the number.
   std::uint16_t attach(AdminContext* controller);
@@ -60,8 +56,6 @@ class Subsystem {
   LocalMemory memory_;
   Programs programs_{drive_, memory_};
   Sanitizer sanitizer_{drive_, memory_};
-  SelfTest self_test_{drive_};
-  PersistentEvents events_{drive_, options_.serial, options_.nqn};
 
   std::mutex controllers_mutex_;
   std::vector<AdminContext*> controllers_;  // index is CNTLID - 1; null: free

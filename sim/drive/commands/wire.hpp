@@ -30,7 +30,6 @@ constexpr int kErrorLogEntries = 64;
 constexpr int kAsyncEventLimit = 4;
 constexpr int kAbortLimit = 4;
 constexpr int kAnaGroup = 1;
-constexpr int kSelfTestResults = 20;
 constexpr int kMaxCopyRanges = 128;
 constexpr int kMaxCopyRangeBlocks = 256;
 constexpr int kMaxCopyBlocks = 4096;
@@ -67,7 +66,6 @@ enum AdminOpcode : std::uint32_t {
   kSetFeatures = 0x9,
   kGetFeatures = 0xa,
   kAsyncEventRequest = 0xc,
-  kDeviceSelfTest = 0x14,
   kKeepAlive = 0x18,
   kFabrics = 0x7f,
   kFormatNvm = 0x80,
@@ -189,24 +187,12 @@ enum LogPage : std::uint32_t {
   kLogFirmware = 0x3,
   kLogChangedNamespaces = 0x4,
   kLogCommandEffects = 0x5,
-  kLogSelfTest = 0x6,
   kLogAna = 0xc,
-  kLogPersistentEvents = 0xd,
   kLogFeatureEffects = 0x12,
   kLogSanitizeStatus = 0x81,
   kLogStatistics = 0xc0,
   kLogPrograms = 0xc1,
   kLogSessions = 0xc2,
-};
-
-enum PersistentEvent : std::uint32_t {
-  kEventTimestamp = 0x3,
-  kEventPowerOn = 0x4,
-  kEventFormatStart = 0x7,
-  kEventFormatDone = 0x8,
-  kEventSanitizeStart = 0x9,
-  kEventSanitizeDone = 0xa,
-  kEventThermal = 0xd,
 };
 
 enum Feature : std::uint32_t {
@@ -257,7 +243,6 @@ enum StatusCode : std::uint32_t {
   kScFeatureNotSaveable = 0x10d,
   kScFeatureNotChangeable = 0x10e,
   kScFeatureNotNamespaceSpecific = 0x10f,
-  kScSelfTestRuns = 0x11d,
   kScCommandSizeLimit = 0x183,
   kScCompareFailure = 0x285,
   kScCommandSetRejected = 0x12b,
@@ -1133,102 +1118,6 @@ static_assert(offsetof(AnaLog, group_changes) == 24, "offset");
 static_assert(offsetof(AnaLog, state) == 32, "offset");
 static_assert(offsetof(AnaLog, reserved1) == 33, "offset");
 static_assert(offsetof(AnaLog, nsid) == 48, "offset");
-
-struct SelfTestResult {
-  std::uint8_t status;
-  std::uint8_t segment;
-  std::uint8_t valid;
-  std::uint8_t reserved;
-  std::uint32_t power_on_hours[2];
-  std::uint32_t nsid;
-  std::uint32_t lba[2];
-  std::uint32_t specific;
-};
-static_assert(sizeof(SelfTestResult) == 28, "size");
-static_assert(offsetof(SelfTestResult, status) == 0, "offset");
-static_assert(offsetof(SelfTestResult, segment) == 1, "offset");
-static_assert(offsetof(SelfTestResult, valid) == 2, "offset");
-static_assert(offsetof(SelfTestResult, reserved) == 3, "offset");
-static_assert(offsetof(SelfTestResult, power_on_hours) == 4, "offset");
-static_assert(offsetof(SelfTestResult, nsid) == 12, "offset");
-static_assert(offsetof(SelfTestResult, lba) == 16, "offset");
-static_assert(offsetof(SelfTestResult, specific) == 24, "offset");
-
-struct SelfTestLog {
-  std::uint8_t operation;
-  std::uint8_t completion;
-  std::uint16_t reserved;
-};
-static_assert(sizeof(SelfTestLog) == 4, "size");
-static_assert(offsetof(SelfTestLog, operation) == 0, "offset");
-static_assert(offsetof(SelfTestLog, completion) == 1, "offset");
-static_assert(offsetof(SelfTestLog, reserved) == 2, "offset");
-
-struct PersistentEventLog {
-  std::uint8_t page;
-  std::uint8_t reserved0[3];
-  std::uint32_t events;
-  std::uint64_t bytes;
-  std::uint8_t revision;
-  std::uint8_t reserved1;
-  std::uint16_t header_bytes;
-  std::uint32_t timestamp[2];
-  std::uint32_t power_on_hours[4];
-  std::uint32_t power_cycles[2];
-  std::uint16_t vid;
-  std::uint16_t ssvid;
-  std::uint8_t sn[20];
-  std::uint8_t mn[40];
-  std::uint8_t subnqn[256];
-  std::uint16_t generation;
-  std::uint16_t context[2];
-  std::uint8_t reserved2[102];
-  std::uint64_t supported[4];
-};
-static_assert(sizeof(PersistentEventLog) == 512, "size");
-static_assert(offsetof(PersistentEventLog, page) == 0, "offset");
-static_assert(offsetof(PersistentEventLog, reserved0) == 1, "offset");
-static_assert(offsetof(PersistentEventLog, events) == 4, "offset");
-static_assert(offsetof(PersistentEventLog, bytes) == 8, "offset");
-static_assert(offsetof(PersistentEventLog, revision) == 16, "offset");
-static_assert(offsetof(PersistentEventLog, reserved1) == 17, "offset");
-static_assert(offsetof(PersistentEventLog, header_bytes) == 18, "offset");
-static_assert(offsetof(PersistentEventLog, timestamp) == 20, "offset");
-static_assert(offsetof(PersistentEventLog, power_on_hours) == 28, "offset");
-static_assert(offsetof(PersistentEventLog, power_cycles) == 44, "offset");
-static_assert(offsetof(PersistentEventLog, vid) == 52, "offset");
-static_assert(offsetof(PersistentEventLog, ssvid) == 54, "offset");
-static_assert(offsetof(PersistentEventLog, sn) == 56, "offset");
-static_assert(offsetof(PersistentEventLog, mn) == 76, "offset");
-static_assert(offsetof(PersistentEventLog, subnqn) == 116, "offset");
-static_assert(offsetof(PersistentEventLog, generation) == 372, "offset");
-static_assert(offsetof(PersistentEventLog, context) == 374, "offset");
-static_assert(offsetof(PersistentEventLog, reserved2) == 378, "offset");
-static_assert(offsetof(PersistentEventLog, supported) == 480, "offset");
-
-struct PersistentEventHead {
-  std::uint8_t kind;
-  std::uint8_t revision;
-  std::uint8_t header_bytes;
-  std::uint8_t reserved0;
-  std::uint16_t cntlid;
-  std::uint16_t timestamp[4];
-  std::uint16_t port;
-  std::uint32_t reserved1;
-  std::uint16_t vendor_bytes;
-  std::uint16_t event_bytes;
-};
-static_assert(sizeof(PersistentEventHead) == 24, "size");
-static_assert(offsetof(PersistentEventHead, kind) == 0, "offset");
-static_assert(offsetof(PersistentEventHead, revision) == 1, "offset");
-static_assert(offsetof(PersistentEventHead, header_bytes) == 2, "offset");
-static_assert(offsetof(PersistentEventHead, reserved0) == 3, "offset");
-static_assert(offsetof(PersistentEventHead, cntlid) == 4, "offset");
-static_assert(offsetof(PersistentEventHead, timestamp) == 6, "offset");
-static_assert(offsetof(PersistentEventHead, port) == 14, "offset");
-static_assert(offsetof(PersistentEventHead, reserved1) == 16, "offset");
-static_assert(offsetof(PersistentEventHead, vendor_bytes) == 20, "offset");
-static_assert(offsetof(PersistentEventHead, event_bytes) == 22, "offset");
 
 struct FirmwareLog {
   std::uint8_t active;

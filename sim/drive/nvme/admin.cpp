@@ -53,17 +53,14 @@ Reply Controller::get_feature(const Request& request) {
 Reply Controller::set_feature(const Request& request) {
   const std::uint32_t feature = request.command.cdw10 & 0xff;
   Reply reply;
-  std::optional<TemperatureLimit> crossed;
+  bool crossed = false;
   {
     const std::lock_guard lock(mutex_);
-    const auto before = features_.temperature_limit();
-    const std::uint64_t clock = features_.timestamp();
+    const bool before = features_.temperature_warning();
     reply = features_.set(request.command, request.data.in);
     if (reply.status != abi::kSuccess) return reply;
-    if (feature == kFeatureTimestamp) subsystem_.events().timestamp_set(id_, clock);
-    crossed = features_.temperature_limit();
-    if (crossed && !before) subsystem_.events().temperature_crossed(id_, crossed->over, crossed->kelvin);
-    if (before && feature != kFeatureAsyncEvents) crossed.reset();  // the host knows already
+    crossed = features_.temperature_warning();
+    if (before && feature != kFeatureAsyncEvents) crossed = false;  // the host knows already
   }
   if (crossed) raise(kTemperatureEvent, kTemperatureWarning);
   const bool durable = !(request.command.cdw10 & kSave) || subsystem_.drive().flush() == abi::kSuccess;
@@ -72,7 +69,7 @@ Reply Controller::set_feature(const Request& request) {
 
 bool Controller::temperature_warning() {
   const std::lock_guard lock(mutex_);
-  return features_.temperature_limit().has_value();
+  return features_.temperature_warning();
 }
 
 void Controller::acknowledge(std::uint32_t log_page) {

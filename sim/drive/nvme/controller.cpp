@@ -47,10 +47,7 @@ Controller::Controller(Subsystem& subsystem, ControllerOptions options, Deliver 
   id_ = subsystem_.attach(this);
 }
 
-Controller::~Controller() {
-  subsystem_.events().forget_context(id_);
-  subsystem_.detach(id_);
-}
+Controller::~Controller() { subsystem_.detach(id_); }
 
 std::optional<std::uint64_t> Controller::property(std::uint32_t offset, std::uint32_t bytes) const {
   const std::lock_guard lock(mutex_);
@@ -143,7 +140,6 @@ void Controller::reset() {
   events_.clear();
   told_events_ = 0;
   stuck_.clear();
-  subsystem_.events().forget_context(id_);
   subsystem_.drive().abandon(id_);
   const std::uint32_t keep_alive = features_.value(kFeatureKeepAlive);
   features_.reset();

@@ -11,8 +11,11 @@ namespace {
 // command has come since it was opened.
 constexpr std::uint64_t kClosed = 0, kRunning = 1, kLeftRunning = 2;
 
+// Logs in the journal. Earlier versions also wrote self-tests and events, which are passed over.
+enum class Log : std::uint32_t { kErrors, kSelfTests, kEvents };
+
 struct EntryHead {
-  Health::Log log;
+  Log log;
   std::uint32_t bytes;
 };
 
@@ -70,15 +73,14 @@ HealthCounters Health::counters() const {
   return now();
 }
 
-void Health::append(Log log, Entry entry) {
-  auto& kept = entries(log);
-  kept.push_front(std::move(entry));
-  if (kept.size() > kMost.at(static_cast<std::size_t>(log))) kept.pop_back();
+void Health::append(Entry error) {
+  errors_.push_front(std::move(error));
+  if (errors_.size() > kMostErrors) errors_.pop_back();
 }
 
-std::deque<Health::Entry> Health::log(Log log) const {
+std::deque<Health::Entry> Health::errors() const {
   const std::lock_guard lock(mutex_);
-  return logs_.at(static_cast<std::size_t>(log));
+  return errors_;
 }
 
 std::optional<std::uint32_t> Health::saved_feature(std::uint32_t key) const {
@@ -104,18 +106,11 @@ void Health::save(RecordWriter& writer, bool everything) {
   writer.put(RecordType::kHealth);
   writer.put(now());
   writer.end_record();
-  const auto put = [&](Log log, const Entry& entry) {
+  for (const Entry& entry : everything ? std::deque<Entry>(errors_.rbegin(), errors_.rend()) : fresh_) {
     writer.put(RecordType::kLogEntry);
-    writer.put(EntryHead{log, static_cast<std::uint32_t>(entry.size())});
+    writer.put(EntryHead{Log::kErrors, static_cast<std::uint32_t>(entry.size())});
     writer.put_all(std::span<const std::byte>(entry));
     writer.end_record();
-  };
-  if (everything) {
-    for (std::size_t i = 0; i < logs_.size(); ++i) {
-      for (auto entry = logs_.at(i).rbegin(); entry != logs_.at(i).rend(); ++entry) put(static_cast<Log>(i), *entry);
-    }
-  } else {
-    for (const auto& [log, entry] : fresh_) put(log, entry);
   }
   if (!everything && !features_changed_) return;
   for (const auto& [key, value] : features_) {
@@ -140,9 +135,9 @@ void Health::load_counters(RecordReader& reader) {
 
 void Health::load_entry(RecordReader& reader) {
   const auto head = reader.get<EntryHead>();
-  if (static_cast<std::size_t>(head.log) >= logs_.size()) throw std::runtime_error("a log entry of an unknown log");
+  if (head.log > Log::kEvents) throw std::runtime_error("a log entry of an unknown log");
   const auto bytes = reader.take(head.bytes);
-  append(head.log, Entry(bytes.begin(), bytes.end()));
+  if (head.log == Log::kErrors) append(Entry(bytes.begin(), bytes.end()));
 }
 
 void Health::load_feature(RecordReader& reader) {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the drive remembers over its whole life: SMART counters, errors, events, self-test results, saved features.
+// What the drive remembers over its whole life: SMART counters, errors, saved features.
 //
 // All of it is kept in the journal. Counters are stored together with the next commit. Entries that must not be lost
 // get a commit of their own when the drive is closed. Thread-safe.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +12,6 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "storage/records.hpp"
@@ -23,16 +21,14 @@ namespace kvdrive {
 struct HealthCounters {
   std::uint64_t power_cycles = 0, unsafe_shutdowns = 0, power_on_seconds = 0;
   std::uint64_t host_reads = 0, host_writes = 0, bytes_read = 0, bytes_written = 0;
-  std::uint64_t busy_ns = 0, media_errors = 0, errors = 0, events = 0;
+  std::uint64_t busy_ns = 0, media_errors = 0, errors = 0, unused = 0;
   std::uint64_t running = 0;  // 1: the drive has not been closed since
 };
 
 class Health {
  public:
-  enum class Log : std::uint32_t { kErrors, kSelfTests, kEvents };
   using Entry = std::vector<std::byte>;
-  // The most entries that each log keeps.
-  static constexpr std::array<std::size_t, 3> kMost{64, 20, 128};
+  static constexpr std::size_t kMostErrors = 64;  // that are kept
 
   // To be called when the drive was opened.
   void open();
@@ -45,19 +41,17 @@ class Health {
   void set_device(std::uint64_t busy_ns, std::uint64_t media_errors);
   HealthCounters counters() const;
 
-  // Appends an entry, which the next commit stores. Returns the entry's number, counted from 1 over the drive's life.
-  // `make` builds the entry from its number.
+  // Adds an error, which the next commit stores. `make` builds its entry from its number, counted from 1 over the
+  // drive's life.
   template <typename Make>
-  void add(Log log, Make make) {
+  void add_error(Make make) {
     const std::lock_guard lock(mutex_);
-    std::uint64_t none = 0;
-    std::uint64_t& number = log == Log::kErrors ? counters_.errors : log == Log::kEvents ? counters_.events : none;
-    append(log, make(++number));
-    fresh_.emplace_back(log, entries(log).front());
+    append(make(++counters_.errors));
+    fresh_.push_back(errors_.front());
     must_save_ = true;
   }
-  // The newest entry comes first.
-  std::deque<Entry> log(Log log) const;
+  // The newest one comes first.
+  std::deque<Entry> errors() const;
 
   // The value that a feature has after a reset.
   std::optional<std::uint32_t> saved_feature(std::uint32_t key) const;
@@ -73,16 +67,14 @@ class Health {
 
  private:
   using Clock = std::chrono::steady_clock;
-  std::deque<Entry>& entries(Log log) { return logs_.at(static_cast<std::size_t>(log)); }
-  void append(Log log, Entry entry);
+  void append(Entry error);
   HealthCounters now() const;
 
   mutable std::mutex mutex_;
   HealthCounters counters_;  // without what was counted since the opening
   std::uint64_t busy_ns_ = 0, media_errors_ = 0;
   Clock::time_point opened_ = Clock::now();
-  std::array<std::deque<Entry>, 3> logs_;
-  std::deque<std::pair<Log, Entry>> fresh_;  // not yet committed
+  std::deque<Entry> errors_, fresh_;  // the newest first; those not yet committed, the oldest first
   std::map<std::uint32_t, std::uint32_t> features_;
   std::size_t saving_ = 0;  // number of `fresh_` entries in the present commit
   bool must_save_ = false, features_changed_ = false;

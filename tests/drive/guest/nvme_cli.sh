@@ -11,8 +11,6 @@ text compare-differs nvme compare /dev/nvme0n1 --start-block=4 --block-count=3 -
 text copy nvme copy /dev/nvme0n1 --sdlba=16 --slbs=0 --blocks=7
 text compare-copy nvme compare /dev/nvme0n1 --start-block=16 --block-count=7 --data-size=32768 --data=/tmp/blocks
 text read-behind-the-end nvme read /dev/nvme0n1 --start-block=0xffffff --block-count=0 --data-size=4096 --data=/tmp/none
-text device-self-test nvme device-self-test /dev/nvme0 --namespace-id=1 --self-test-code=2
-text self-test-log nvme self-test-log /dev/nvme0
 text set-feature nvme set-feature /dev/nvme0 --feature-id=4 --value=0x122 --save
 text get-feature nvme get-feature /dev/nvme0 --feature-id=4 --sel=2 --human-readable
 text smart-log nvme smart-log /dev/nvme0
@@ -26,8 +24,6 @@ text feature-effects nvme fid-support-effects-log /dev/nvme0
 text effects-log nvme effects-log /dev/nvme0 --csi=0
 text effects-log-memory nvme effects-log /dev/nvme0 --csi=3
 text ana-groups nvme ana-log /dev/nvme0 --groups
-text persistent-events nvme persistent-event-log /dev/nvme0 --action=1 --log_len=4096
-text persistent-events-release nvme persistent-event-log /dev/nvme0 --action=2
 text sanitize-log nvme sanitize-log /dev/nvme0
 text fw-log nvme fw-log /dev/nvme0
 

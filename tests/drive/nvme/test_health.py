@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counters, errors, events and saved features persist when the drive is opened again."""
+"""Counters, errors and saved features persist when the drive is opened again."""
 
 import dataclasses
 
@@ -22,22 +22,6 @@ def smart(nvme):
 
 def errors(nvme, count):
     return nvme.admin(admin.get_log_page(L.LOG_ERRORS, 64 * count)).data.view(wire.ErrorEntry)
-
-
-def events(nvme):
-    """Types of the persistent events, newest first."""
-    size = int(nvme.admin(admin.get_log_page(L.LOG_PERSISTENT_EVENTS, 512, specific=3)).data[8:16].view(np.uint64)[0])
-    page = nvme.admin(admin.get_log_page(L.LOG_PERSISTENT_EVENTS, size)).data
-    assert nvme.admin(admin.get_log_page(L.LOG_PERSISTENT_EVENTS, 4, specific=2)).status == S.SUCCESS
-    head, at, kinds = page[:512].view(wire.PersistentEventLog)[0], 512, []
-    assert (head["page"], head["bytes"], head["header_bytes"]) == (0x0D, size, 492)
-    while at < size:
-        event = page[at : at + 24].view(wire.PersistentEventHead)[0]
-        kinds.append(int(event["kind"]))
-        assert int(head["supported"][0]) >> kinds[-1] & 1
-        at += int(event["header_bytes"]) + 3 + int(event["event_bytes"])
-    assert (at, len(kinds)) == (size, head["events"])
-    return kinds
 
 
 def test_counters_and_errors_survive_reopening(make_nvme):
@@ -215,7 +199,6 @@ def test_namespaces_that_do_not_exist_are_invalid(nvme, nsid):
         admin.command(A.GET_LOG_PAGE, nsid=nsid, room=512, cdw10=L.LOG_SMART | 127 << 16),
         admin.command(A.GET_FEATURES, nsid=nsid, cdw10=F.FEATURE_WRITE_CACHE),
         admin.command(A.SET_FEATURES, nsid=nsid, cdw10=F.FEATURE_WRITE_CACHE),
-        admin.command(A.DEVICE_SELF_TEST, nsid=nsid, cdw10=1),
         admin.command(A.FORMAT_NVM, nsid=nsid),
         admin.identify(wire.Cns.CNS_NAMESPACE, nsid),
     ]
@@ -242,7 +225,6 @@ def test_temperature_thresholds_raise_a_warning_and_an_event(nvme):
         assert threshold(calm) == S.SUCCESS
         assert smart(nvme)["critical_warning"] == 0
     assert threshold(300 | 1 << 16) == S.INVALID_FIELD  # a sensor that does not exist
-    assert events(nvme).count(wire.PersistentEvent.EVENT_THERMAL) == 2
 
 
 def test_what_oncs_promises_works(make_nvme):
@@ -278,45 +260,3 @@ def test_every_controller_tells_one_story_of_shared_namespaces(nvme):
         assert (independent["nmic"], independent["anagrpid"]) == (1, 1)
     log = admin.decode(wire.AnaLog, nvme.admin(admin.get_log_page(L.LOG_ANA, 64)).data)
     assert (log["groups"], log["group"], log["namespaces"], log["state"], log["nsid"]) == (1, 1, 4, 1, [1, 2, 3, 4])
-
-
-def test_persistent_events(make_nvme):
-    E = wire.PersistentEvent
-    nvme = make_nvme()
-    assert nvme.admin(admin.get_log_page(L.LOG_PERSISTENT_EVENTS, 512)).status == SC.SC_COMMAND_SEQUENCE
-    assert nvme.admin(admin.command(wire.AdminOpcode.FORMAT_NVM, nsid=1)).status == S.SUCCESS
-    nvme.admin(admin.set_feature(F.FEATURE_TIMESTAMP, data=np.zeros(8, np.uint8)))
-    nvme.close()
-    nvme = make_nvme()
-    nvme.admin(admin.sanitize())
-    sanitize = [E.EVENT_SANITIZE_DONE, E.EVENT_SANITIZE_START]
-    first = [E.EVENT_TIMESTAMP, E.EVENT_FORMAT_DONE, E.EVENT_FORMAT_START, E.EVENT_POWER_ON]
-    assert events(nvme) == [*sanitize, E.EVENT_POWER_ON, *first]
-
-
-def test_device_self_test(make_nvme, tmp_path):
-    nvme = make_nvme()
-
-    def start(code):
-        return nvme.admin(admin.command(wire.AdminOpcode.DEVICE_SELF_TEST, nsid=1, cdw10=code)).status
-
-    def results():
-        page = nvme.admin(admin.get_log_page(L.LOG_SELF_TEST, 564)).data
-        assert page[:2].tolist() == [0, 0]  # no sanitize operation runs
-        return page[4:].view(wire.SelfTestResult)
-
-    nvme.ok(namespaces.write_blocks(0, np.ones(1000 * 4096, np.uint8), fua=True))
-    assert [start(code) for code in (1, 2, 0xF, 3)] == [0, 0, 0, S.INVALID_FIELD]
-    assert results()["status"][:3].tolist() == [0x20, 0x10, 0xF]
-    nvme.close()
-    nvme = make_nvme()
-    assert results()["status"][:3].tolist() == [0x20, 0x10, 0xF]
-    layout = nvme.drive.layout()
-    with (tmp_path / "drive.kv").open("r+b") as file:  # every page
-        file.seek(layout["unit_offset"])
-        file.write(b"damaged " * ((layout["file_bytes"] - layout["unit_offset"]) // 8))
-    assert start(2) == S.SUCCESS
-    failed = results()
-    assert (failed["status"][0], failed["segment"][0]) == (0x27, 2)
-    nvme.close()
-    assert failed["status"][1:4].tolist() == [0x20, 0x10, 0xF]
