@@ -1,7 +1,9 @@
 """The csim runner: kernels equal the golden model, and the runner detects faults."""
 
+import json
 import subprocess
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -33,8 +35,20 @@ def in_groups(kernels: Iterable[str], slow: Collection[str] = ()) -> list:
 @pytest.mark.parametrize("sanitize", [False, True])
 @pytest.mark.parametrize("kernel", in_groups(build.kernels()))
 def test_kernel_equals_golden(kernel: str, sanitize: bool, cases_of: CasesOf) -> None:
-    """The reduced set of cases: plain, where all stages advance in lockstep, and checked, where each one runs ahead."""
-    result = run.run_cases(kernel, cases_of(kernel), sanitize=sanitize)
+    """The reduced set of cases: plain, where all stages advance in lockstep, and checked, where each one runs ahead.
+
+    A program that has passed says the same of the same cases again: its report is kept."""
+    program, cases = build.build(kernel, sanitize=sanitize), cases_of(kernel)
+
+    def compare(folder: Path) -> None:
+        found = run.run_cases(kernel, cases, sanitize=sanitize)
+        assert (found.mismatches, found.shown) == (0, [])
+        (folder / "report.json").write_text(json.dumps(asdict(found)))
+
+    around = store.texts([Path(run.__file__), Path(build.__file__), Path(__file__)])
+    parts = [kernel, str(sanitize), *around, program.read_bytes(), cases.read_bytes()]
+    report = store.kept("csim", parts, compare) / "report.json"
+    result = run.Result(**json.loads(report.read_text()))
     assert (result.mismatches, result.shown) == (0, [])
     assert result.cases >= FEWEST.get(kernel, 100)
     assert result.values > result.cases
