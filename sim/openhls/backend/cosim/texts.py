@@ -35,7 +35,12 @@ def all_texts(main: Path, folders: Sequence[Path]) -> list[str | bytes] | None:
             return False
         names = [os.fsdecode(line[2]) for line in lines]
         parts.extend([file.name, _INCLUDE.sub(b"#include", text), *(Path(name).name for name in names)])
-        return all([add_included(name, [file.parent] if line[1] == b'"' else []) for name, line in zip(names, lines, strict=True)])
+        return all(
+            [
+                add_included(name, [file.parent] if line[1] == b'"' else [])
+                for name, line in zip(names, lines, strict=True)
+            ]
+        )
 
     def add_included(name: str, beside: list[Path]) -> bool:
         here = next((folder / name for folder in (*beside, *folders) if (folder / name).is_file()), None)
