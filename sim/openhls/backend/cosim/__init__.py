@@ -17,7 +17,7 @@ from openhls.backend.cosim.causes import cause
 from openhls.backend.cosim.texts import all_texts
 from openhls.backend.design import Design
 from openhls.backend.driver import build_simulation
-from openhls.backend.simulate import HARNESS, Outcome, ToolError, run_cases
+from openhls.backend.simulate import HARNESS, Outcome, ToolError, compiler, run_cases
 from openhls.errors import OpenHlsError
 from openhls.frontend.toolchain import COMMON
 from openhls.ir import Direction
@@ -191,10 +191,12 @@ def compile_reference(
     """The C++ as software, an object file: compiled once for the same texts, in whichever folder they lie. `header`: a
     precompiled one of what `main` includes first."""
     used = [] if header is None else ["-include", str(header)]
-    command = ["g++", *reference_command(includes, flags), *used, "-c", main.name, "-o"]
+    command = [*compiler(), *reference_command(includes, flags), *used, "-c", main.name, "-o"]
+    # ccache takes precompiled headers then, and what was compiled in another folder.
+    environment = {"CCACHE_SLOPPINESS": "pch_defines,time_macros", "CCACHE_NOHASHDIR": "1"}
 
     def compile_to(place: Path) -> None:
-        simulate.run([*command, os.path.relpath(place, main.parent)], cwd=main.parent)
+        simulate.run([*command, os.path.relpath(place, main.parent)], cwd=main.parent, environment=environment)
 
     headers = [HARNESS, COMMON, *(include.resolve() for include in includes), ap_headers()]
     texts = all_texts(main.resolve(), headers)
