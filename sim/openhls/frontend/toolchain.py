@@ -146,7 +146,7 @@ def _optimised(text: str, top: str, stages: set[tuple[int, int]], folder: str) -
         (place / "ir").write_text(ir)
         (place / "symbol").write_text(symbol)
 
-    key = [_versions(), Path(__file__).read_bytes(), top, repr(sorted(stages)), os.getcwd(), text]
+    key: list[str | bytes] = [_versions(), Path(__file__).read_bytes(), top, repr(sorted(stages)), os.getcwd(), text]
     kept = store.kept("llvm", key, make)
     ir = (kept / "ir").read_text().replace(f'filename: "{_FOLDER}/', f'filename: "{folder}/')
     return ir, (kept / "symbol").read_text()
