@@ -4,6 +4,7 @@ which tools. A record is valid until one of them changes."""
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable
 from importlib import metadata
@@ -24,8 +25,16 @@ _AROUND = [Path(__file__).with_name(name) for name in ("build.py", "run.py")] + 
 
 def tools() -> dict[str, str]:
     """What runs the test bench, and what draws its random numbers."""
-    verilator = simulate.run([simulate.verilator(), "--version"]).split()
-    return {"verilator": verilator[1], "cocotb": metadata.version("cocotb"), "numpy": metadata.version("numpy")}
+    return {
+        "verilator": _verilator_version(simulate.verilator()),
+        "cocotb": metadata.version("cocotb"),
+        "numpy": metadata.version("numpy"),
+    }
+
+
+@functools.cache
+def _verilator_version(program: Path) -> str:
+    return simulate.run([program, "--version"]).split()[1]
 
 
 def record(result: Result, seed: int, *, small: bool, out: Path = OUT) -> None:

@@ -23,7 +23,7 @@ def compiled(source, top, includes=()):
         print(file.read_text())
 
 out = Path(sys.argv[1])
-for seed in (3022, 1, 2):
+for seed in (3022, 1):
     source = out / f"{seed}.cpp"
     source.write_text(random_program(seed))
     compiled(source, top_name(seed))

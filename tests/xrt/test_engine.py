@@ -64,10 +64,18 @@ def test_without_peer_to_peer_memory_rows_are_copied_and_the_drive_says_so(cards
     assert "xbutil p2p --enable" in report["notices"][0]
 
 
-@pytest.mark.parametrize("units", [1, 2])
+HANGS = ("hang:3", "the card was reset and the job repeated")
+NO_RESULT = ("no-result:5", "its job was repeated")
+
+
 @pytest.mark.parametrize(
-    ("fault", "sentence"),
-    [("hang:3", "the card was reset and the job repeated"), ("no-result:5", "its job was repeated")],
+    ("fault", "sentence", "units"),
+    [
+        (*HANGS, 2),
+        (*NO_RESULT, 1),
+        pytest.param(*HANGS, 1, marks=pytest.mark.slow),
+        pytest.param(*NO_RESULT, 2, marks=pytest.mark.slow),
+    ],
 )
 def test_a_failed_start_is_repeated_once(cards: MakeCards, fault: str, sentence: str, units: int) -> None:
     made = cards(fault=fault)

@@ -20,6 +20,7 @@ from pathlib import Path
 
 LIMIT_BYTES = 3 << 30
 IN_USE_S = 3600.0  # a folder that was used within this time is never removed
+CLEANED_S = 300.0  # between two looks at the size of everything: each takes a while
 
 
 def root() -> Path:
@@ -86,6 +87,10 @@ def _make(place: Path, make: Callable[[Path], None]) -> None:
 
 def _remove_old() -> None:
     """Remove what was used least recently, down to LIMIT_BYTES, but nothing that may be in use."""
+    stamp = root() / "cleaned"
+    if stamp.exists() and time.time() - stamp.stat().st_mtime < CLEANED_S:
+        return
+    stamp.touch()
     found = []
     for place in root().iterdir():
         with contextlib.suppress(OSError):  # another process may have removed it

@@ -7,6 +7,8 @@ memory, and leave the loops as they are: nothing is vectorised, merged, peeled o
 
 from __future__ import annotations
 
+import functools
+import os
 import re
 import shutil
 import subprocess
@@ -14,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from openhls.backend import store
 from openhls.errors import OpenHlsError
 from openhls.frontend.directives import Directive
 from openhls.frontend.pragmas import Notes
@@ -120,15 +123,49 @@ def compile_source(
         preprocess += ["-include", str(SHIM / "openhls_memory.h")]
         preprocessed = run_preprocessor()
     rewriter = Source(preprocessed, lambda: run_preprocessor("-dM"), top, directives, unrolled)
+    folder = str(files[0].resolve().parent)
+    optimised, symbol = _optimised(rewriter.text(), top, rewriter.notes.stages, folder)
+    return Compiled(optimised, symbol, rewriter.notes)
+
+
+_FOLDER = "/openhls-folder-of-the-source"
+
+
+def _optimised(text: str, top: str, stages: set[tuple[int, int]], folder: str) -> tuple[str, str]:
+    """LLVM IR of a preprocessed source, and the linker name of its top: made once for the same text in any folder.
+
+    Debug information has the working directory."""
+    markers = re.compile(rf'^(# \d+ "){re.escape(folder)}/', re.MULTILINE)
+    text = markers.sub(rf"\1{_FOLDER}/", text)
+
+    def make(place: Path) -> None:
+        try:
+            ir, symbol = _optimise(text, top, stages)
+        except OpenHlsError as error:
+            raise OpenHlsError(str(error).replace(_FOLDER, folder)) from None
+        (place / "ir").write_text(ir)
+        (place / "symbol").write_text(symbol)
+
+    key: list[str | bytes] = [_versions(), Path(__file__).read_bytes(), top, repr(sorted(stages)), os.getcwd(), text]
+    kept = store.kept("llvm", key, make)
+    ir = (kept / "ir").read_text().replace(f'filename: "{_FOLDER}/', f'filename: "{folder}/')
+    return ir, (kept / "symbol").read_text()
+
+
+@functools.cache
+def _versions() -> str:
+    return _run([CLANG, "--version"]) + _run([OPT, "--version"])
+
+
+def _optimise(text: str, top: str, stages: set[tuple[int, int]]) -> tuple[str, str]:
     unoptimised = _run(
         [
             *(CLANG, *_CLANG_FLAGS, "-x", "c++-cpp-output", "-O1", "-g", "-gcolumn-info", "-Xclang"),
             *("-disable-llvm-passes", "-S", "-emit-llvm", "-o", "-", "-"),
         ],
-        rewriter.text(),
+        text,
     )
-    unoptimised = _inline_arguments(unoptimised, rewriter.notes.stages)
+    unoptimised = _inline_arguments(unoptimised, stages)
     symbol = _symbol(unoptimised, top)
     keep = f"-internalize-public-api-list={symbol}"
-    optimised = _run([OPT, *_OPT_FLAGS, keep, f"-passes={_PASSES}", "-S"], unoptimised)
-    return Compiled(optimised, symbol, rewriter.notes)
+    return _run([OPT, *_OPT_FLAGS, keep, f"-passes={_PASSES}", "-S"], unoptimised), symbol

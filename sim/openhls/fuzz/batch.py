@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from openhls.backend import simulate
+from openhls.backend import simulate, store
 from openhls.backend.cosim import link_reference, parse_choice, reference_text
 from openhls.backend.design import Design, write_design
 from openhls.backend.driver import main_text
@@ -46,23 +46,49 @@ def dispatched(texts: dict[str, str]) -> str:
 
 
 def compile_designs(programs: dict[str, str], out: Path, verdicts: dict[str, Verdict]) -> dict[str, tuple[Design, str]]:
-    """Designs with the class V<name> of each in `out`/models, and the C++ names of their tops; what has none is in
-    `verdicts`."""
+    """Designs that Verilator takes, and the C++ names of their tops; what is none is in `verdicts`."""
     designs = {}
-    (out / "models").mkdir()
     for name, text in programs.items():
         source = out / f"{name}.cpp"
         source.write_text(text)
         try:
             program = compile_program(source, name)
             design = write_design(program, name, out / name)
-            simulate.verilate(list(design.files), design.top, f"V{name}", out / "models")
+            model(design, name)
             designs[name] = design, program.function
         except Unsupported as error:
             verdicts[name] = refusal(name, str(error).replace(f"{out}/", ""))
         except Exception as error:  # whatever the compiler does with a program of the subset is a finding
             verdicts[name] = Verdict(name, f"{type(error).__name__}: {error}")
     return designs
+
+
+def model(design: Design, name: str) -> Path:
+    """A folder with the C++ class V<name> of a design."""
+
+    def make(folder: Path) -> None:
+        simulate.verilate(list(design.files), design.top, f"V{name}", folder)
+
+    parts = [name, *simulate.WAIVED, *simulate.shared_key(), *store.texts([*simulate.LIBRARY, *design.files])]
+    return store.kept("model", [design.top, *parts], make)
+
+
+def simulation(designs: dict[str, Design]) -> Path:
+    """A program with the models of all designs, that Yosys takes as well; built once for the same designs."""
+    mains = {name: main_text(design, f"V{name}", f"run_{name}") for name, design in designs.items()}
+    files = [file for design in designs.values() for file in design.files]
+
+    def make(folder: Path) -> None:
+        simulate.second_reader(files)
+        build = folder / "build"
+        for name, design in designs.items():
+            shutil.copytree(model(design, name), build, dirs_exist_ok=True)
+        (build / "main.cpp").write_text(dispatched(mains))
+        simulate.compile_models(build, folder / "simulation", small=True)
+        shutil.rmtree(build)
+
+    parts = [*mains.values(), *simulate.shared_key(), *store.texts([*simulate.LIBRARY, *files])]
+    return store.kept("batch", parts, make) / "simulation"
 
 
 def refusal(name: str, text: str) -> Verdict:
@@ -83,7 +109,7 @@ def run_batch(programs: dict[str, str], out: Path, cases: int = 20) -> list[Verd
     verdicts: dict[str, Verdict] = {}
     designs = compile_designs(programs, out, verdicts)
     if designs:
-        simulate.second_reader([file for design, _ in designs.values() for file in design.files])
+        program = simulation({name: design for name, (design, _) in designs.items()})
         known = dict(parse_choice(text) for text in CHOICES)
         references = {
             name: reference_text(
@@ -97,12 +123,9 @@ def run_batch(programs: dict[str, str], out: Path, cases: int = 20) -> list[Verd
             for name, (design, function) in designs.items()
         }
         (out / "reference.cpp").write_text(dispatched(references))
-        reference = link_reference(out / "reference.cpp", (), out / "reference", QUICK)
-        mains = {name: main_text(design, f"V{name}", f"run_{name}") for name, (design, _) in designs.items()}
-        (out / "models/main.cpp").write_text(dispatched(mains))
-        simulation = simulate.compile_models(out / "models", out / "simulation", small=True)
+        reference = link_reference(out / "reference.cpp", (), QUICK)
         for name in designs:
-            verdicts[name] = compare(name, reference, simulation, out / f"{name}.bin", cases)
+            verdicts[name] = compare(name, reference, program, out / f"{name}.bin", cases)
     return [verdicts[name] for name in programs]
 
 

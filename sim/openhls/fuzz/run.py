@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -51,7 +52,9 @@ def fuzz(first: int, count: int, jobs: int) -> Iterator[Summary]:
     """Programs `first` to `first + count - 1`; yields the summary so far after each batch."""
     seeds = [range(at, min(at + BATCH, first + count)) for at in range(first, first + count, BATCH)]
     summary = Summary()
-    with ProcessPoolExecutor(jobs) as pool:
+    own = tempfile.TemporaryDirectory(prefix="openhls-fuzz-")  # what is compiled here is of no use to anybody later
+    setting = ("OPENHLS_CACHE", own.name)
+    with own, ProcessPoolExecutor(jobs, initializer=os.environ.__setitem__, initargs=setting) as pool:
         for done in as_completed([pool.submit(run_seeds, batch) for batch in seeds]):
             summary.add(done.result())
             yield summary

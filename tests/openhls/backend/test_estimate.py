@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Area: what Yosys' cells count as, and that known hardware gets known figures."""
 
+import json
 import shutil
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from openhls import estimate
-from openhls.backend.simulate import ToolError
+from openhls import estimate, synthesis
+from openhls.backend import store
+from openhls.backend.simulate import LIBRARY, ToolError, tools
 from openhls.synthesis import readable
 
 DESIGN = """
@@ -37,7 +39,13 @@ endmodule
 def test_known_hardware_has_known_area(tmp_path: Path) -> None:
     (tmp_path / "rtl").mkdir()
     (tmp_path / "rtl/top.sv").write_text(DESIGN)
-    found = estimate.estimate(tmp_path, "top")
+
+    def measure(folder: Path) -> None:
+        (folder / "area.json").write_text(json.dumps(estimate.estimate(tmp_path, "top")))
+
+    # Yosys says the same of the same design again.
+    parts = [DESIGN, *tools(), *store.texts([Path(estimate.__file__), Path(synthesis.__file__), *LIBRARY])]
+    found = json.loads((store.kept("area", parts, measure) / "area.json").read_text())
     total, modules = found["total"], found["modules"]
     assert modules["adder"]["uses"] == 2
     assert modules["adder"]["FF"] == 32

@@ -72,6 +72,7 @@ def test_what_was_used_least_recently_is_removed(monkeypatch: pytest.MonkeyPatch
     for age, place in enumerate(places):
         os.utime(place, (1e9 - age, 1e9 - age))
     monkeypatch.setattr(store, "LIMIT_BYTES", 350)
+    monkeypatch.setattr(store, "CLEANED_S", 0.0)
     store.kept("kind", ["new"], make)
     assert [place.exists() for place in places] == [True, True, True, False]
     monkeypatch.setattr(store, "LIMIT_BYTES", 0)

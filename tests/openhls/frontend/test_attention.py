@@ -36,8 +36,16 @@ def program() -> Program:
     return compile_program(KERNELS / "attention/attention_g1.cpp", "attention_g1", (KERNELS,))
 
 
+# The others take the same stages, in jobs of their own.
+FAST = ("SPARF_ROWS small", "EXACT with an Inf", "refused")
+CASES = [
+    pytest.param(case, id=label, marks=() if label.startswith(FAST) else pytest.mark.slow)
+    for case, label in ((case, str(dict(case)["label"])) for case in jobs(1))
+]
+
+
 @pytest.mark.xdist_group("openhls-attention")  # one compilation
-@pytest.mark.parametrize("case", jobs(1), ids=lambda case: dict(case)["label"])
+@pytest.mark.parametrize("case", CASES)
 def test_a_job_leaves_the_memory_of_the_golden_model(case: Case, program: Program) -> None:
     given = dict(case)
     memory = given["memory"].tobytes()

@@ -14,7 +14,7 @@ from openhls.errors import OpenHlsError
 from openhls.frontend.compile import compile_program
 from openhls.fuzz.generate import random_program, top_name
 
-PROGRAMS = 2  # for each statement
+PROGRAMS = [1, pytest.param(4, marks=pytest.mark.slow)]  # for each statement
 # `{out}` is a stream that the function writes, so that clang cannot leave the statement out.
 OUTSIDE = {
     "float": "{out}.write(ap_uint<32>(int(float(n) * 1.5f)));",
@@ -54,11 +54,12 @@ def spoiled(seed: int, statement: str) -> tuple[str, int]:
     return "\n".join([*lines[: first + 1], text, *lines[first + 1 :], ""]), first + 2 + pragma
 
 
+@pytest.mark.parametrize("programs", PROGRAMS)
 @pytest.mark.parametrize("kind", OUTSIDE)
-def test_a_statement_outside_the_subset_is_refused_by_its_line(kind: str, tmp_path: Path) -> None:
+def test_a_statement_outside_the_subset_is_refused_by_its_line(kind: str, programs: int, tmp_path: Path) -> None:
     seeds = itertools.count(100 * list(OUTSIDE).index(kind))
     some = (seed for seed in seeds if writers(random_program(seed).splitlines()))
-    for seed in itertools.islice(some, PROGRAMS):
+    for seed in itertools.islice(some, programs):
         text, line = spoiled(seed, OUTSIDE[kind])
         source = tmp_path / f"{top_name(seed)}.cpp"
         source.write_text(text)

@@ -184,9 +184,10 @@ def same(process: Process, flat: Process, seed: int) -> bool:
     return (a.outputs, a.streams, a.unread) == (b.outputs, b.streams, b.unread)
 
 
+@pytest.mark.parametrize("seeds", [range(25), pytest.param(range(25, 60), marks=pytest.mark.slow)], ids=str)
 @pytest.mark.parametrize("depth", [1, 2, 3])
-def test_a_flattened_nest_means_the_same(depth: int) -> None:
-    for seed in range(1000 * depth, 1000 * depth + 60):
+def test_a_flattened_nest_means_the_same(depth: int, seeds: range) -> None:
+    for seed in (1000 * depth + number for number in seeds):
         process = Nests(random.Random(seed)).process(depth)
         flat = flatten_process(process, lambda _: True)
         assert len(list(loops_of(flat.body))) == 1

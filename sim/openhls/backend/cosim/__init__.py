@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from openhls.backend import simulate, store
 from openhls.backend.cosim.causes import cause
+from openhls.backend.cosim.texts import all_texts
 from openhls.backend.design import Design
 from openhls.backend.driver import build_simulation
 from openhls.backend.simulate import HARNESS, Outcome, ToolError, compiler, run_cases
@@ -174,7 +176,7 @@ def build_reference(
     # An access outside a buffer stops the program with its C++ line.
     checks = ("-fsanitize=address", "-g1") if design.memories else ()
     flags = (*checks, *(f"-D{each}" for each in defines), *more)
-    return link_reference(main, includes, design.folder / "reference", flags)
+    return link_reference(main, includes, flags)
 
 
 def reference_command(includes: tuple[Path, ...], flags: tuple[str, ...] = ()) -> list[str]:
@@ -183,15 +185,26 @@ def reference_command(includes: tuple[Path, ...], flags: tuple[str, ...] = ()) -
     return ["-std=c++17", "-O1", "-w", "-D__VITIS_HLS__", *flags, *paths, "-isystem", str(ap_headers())]
 
 
-def compile_reference(main: Path, includes: tuple[Path, ...], target: Path, flags: tuple[str, ...] = ()) -> None:
-    """The C++ as software, an object file."""
-    command = [*compiler(), *reference_command(includes, flags)]
-    simulate.run(
-        [*command, "-c", main.name, "-o", os.path.relpath(target, main.parent)],
-        cwd=main.parent,
-        # ccache takes precompiled headers then, and what was compiled in another folder.
-        environment={"CCACHE_SLOPPINESS": "pch_defines,time_macros", "CCACHE_NOHASHDIR": "1"},
-    )
+def compile_reference(
+    main: Path, includes: tuple[Path, ...], target: Path, flags: tuple[str, ...] = (), header: Path | None = None
+) -> None:
+    """The C++ as software, an object file: compiled once for the same texts, in whichever folder they lie. `header`: a
+    precompiled one of what `main` includes first."""
+    used = [] if header is None else ["-include", str(header)]
+    command = [*compiler(), *reference_command(includes, flags), *used, "-c", main.name, "-o"]
+    # ccache takes precompiled headers then, and what was compiled in another folder.
+    environment = {"CCACHE_SLOPPINESS": "pch_defines,time_macros", "CCACHE_NOHASHDIR": "1"}
+
+    def compile_to(place: Path) -> None:
+        simulate.run([*command, os.path.relpath(place, main.parent)], cwd=main.parent, environment=environment)
+
+    headers = [HARNESS, COMMON, *(include.resolve() for include in includes), ap_headers()]
+    texts = all_texts(main.resolve(), headers)
+    if texts is None:
+        compile_to(target)
+        return
+    parts = [*simulate.tools(), Path(__file__).read_bytes(), *flags, *texts]
+    shutil.copy(store.kept("object", parts, lambda folder: compile_to(folder / "object.o")) / "object.o", target)
 
 
 def precompiled(flags: tuple[str, ...]) -> Path:
@@ -209,11 +222,15 @@ def precompiled(flags: tuple[str, ...]) -> Path:
     return store.kept("header", parts, make) / "shared.hpp"
 
 
-def link_reference(main: Path, includes: tuple[Path, ...], program: Path, flags: tuple[str, ...] = ()) -> Path:
+def link_reference(main: Path, includes: tuple[Path, ...], flags: tuple[str, ...] = ()) -> Path:
     """The program of a `main` that includes reference.hpp first."""
-    compile_reference(main, includes, program.with_suffix(".o"), (*flags, "-include", str(precompiled(flags))))
-    simulate.run(["g++", *flags, program.with_suffix(".o"), "-o", program])
-    return program
+    part = main.with_suffix(".o")
+    compile_reference(main, includes, part, flags, precompiled(flags))
+
+    def link(folder: Path) -> None:
+        simulate.run(["g++", *flags, part, "-o", folder / "reference"])
+
+    return store.kept("reference", [*simulate.tools(), *flags, part.read_bytes()], link) / "reference"
 
 
 def check_readable(design: Design) -> None:
