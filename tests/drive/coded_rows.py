@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows in 8 and 4 bits and in any format. The native codec encodes them: test_formats.py compares it with the golden one."""
+"""Rows in 8 and 4 bits and in any format, by the native codec, which test_formats.py compares with the golden one."""
 
 import numpy as np
 

@@ -137,7 +137,9 @@ def acknowledged(make_drive, memory_folder):
 
 
 # One way to damage every third page, or two ways for each.
-@pytest.mark.parametrize(("turn", "step"), [(0, 3), *(pytest.param(turn, 1, marks=pytest.mark.slow) for turn in (0, 1))])
+@pytest.mark.parametrize(
+    ("turn", "step"), [(0, 3), *(pytest.param(turn, 1, marks=pytest.mark.slow) for turn in (0, 1))]
+)
 def test_any_one_damaged_page_of_superblocks_and_journal_loses_nothing(acknowledged, turn, step):
     host, model = acknowledged
     rng = np.random.default_rng(1)

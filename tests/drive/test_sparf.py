@@ -89,7 +89,7 @@ def cases_by_format():
         yield pytest.param(case, kind, marks=pytest.mark.slow if later else ())
 
 
-@pytest.mark.parametrize(("case", "kind"), cases_by_format())
+@pytest.mark.parametrize(("case", "kind"), list(cases_by_format()))
 def test_sparf_equals_golden(host, case, kind):
     stored, tokens, options, masked, inline_tokens = CASES[case]
     rng = np.random.default_rng(stored)

@@ -48,7 +48,7 @@ def test_all_pairs_of_corners(name):
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.parametrize("family", ["any", "near", "short"])
 def test_random_pairs(name, family, chunks):
-    """Half a million pairs a chunk, family and operation: any patterns, exponents close by, few mantissa bits (ties)."""
+    """Half a million pairs a chunk: any patterns, exponents close by, few mantissa bits (ties)."""
     rng = np.random.default_rng([20, sorted(OPERATIONS).index(name), ["any", "near", "short"].index(family)])
     for _ in range(chunks):
         a, b = rng.integers(0, 1 << 32, (2, CHUNK), dtype=np.uint32)

@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts/fuzz_drive.py"
-INPUTS = {"commands": (60, 600), "files": (20, 240), "pdus": (200, 2400), "rings": (150, 1800)}  # in `make test`, in all
+INPUTS = {
+    "commands": (60, 600),
+    "files": (20, 240),
+    "pdus": (200, 2400),
+    "rings": (150, 1800),
+}  # in `make test`, in all
 RUNS = [
     pytest.param(surface, inputs, marks=pytest.mark.slow if number else ())
     for number in (0, 1)

@@ -27,11 +27,15 @@ def as_stored(content):
     return json.loads(json.dumps(content))
 
 
-@pytest.mark.parametrize("name", page.PAPERS)
+# The figures of one paper are computed anew in each run.
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "instinfer" else pytest.mark.slow) for name in page.PAPERS]
+)
 def test_numbers_are_current(name):
     assert as_stored(figure.record(page.PAPERS[name]())) == stored(name), f"kvdrive figures --out {FOLDER}"
 
 
+@pytest.mark.slow
 def test_predictions_are_current():
     assert as_stored(page.predicted(predictions())) == json.loads((FOLDER / page.PREDICTIONS).read_text())
 

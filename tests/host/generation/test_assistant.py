@@ -66,13 +66,19 @@ def report(run):
     "options",
     [
         (),
-        ("--target", "cpu", "--spill", 1),
         ("--spill", 1, "--drives", 2),
         ("--temperature", 0.1, "--seed", 3),
-        ("--active", "memory"),
-        ("--xcache", 1),
-        *(("--kv-format", name) for name in KV_FORMATS if name != "f16"),
-        ("--on-failure", "recompute"),
+        ("--kv-format", "int4"),
+        *(
+            pytest.param(one, marks=pytest.mark.slow)
+            for one in (
+                ("--target", "cpu", "--spill", 1),
+                ("--active", "memory"),
+                ("--xcache", 1),
+                *(("--kv-format", name) for name in KV_FORMATS if name not in ("f16", "int4")),
+                ("--on-failure", "recompute"),
+            )
+        ),
     ],
     ids=lambda options: " ".join(map(str, options)) or "default",
 )

@@ -64,8 +64,14 @@ CHOOSING = {
 }
 
 
-@pytest.mark.parametrize("kv_format", FORMATS)
-@pytest.mark.parametrize("policy", CHOOSING)
+def formats_and_policies():
+    """Each format with one policy; with the others it is slow."""
+    for number, policy in enumerate(CHOOSING):
+        for other, kv_format in enumerate(FORMATS):
+            yield pytest.param(policy, kv_format, marks=() if number == other else pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("policy", "kv_format"), list(formats_and_policies()))
 def test_choices_over_formats_are_the_same_on_every_engine(tmp_path, llama, kv_format, policy):
     options = {"kv_format": kv_format, "spill": 8, "attention": CHOOSING[policy]}
     want, _ = decode(llama, drive_at(tmp_path / "0"), **options)

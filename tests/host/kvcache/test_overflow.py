@@ -60,7 +60,9 @@ def expected(model, ids, new_tokens, context=CONTEXT, ratio=0.5):
     return ids, removals
 
 
-@pytest.mark.parametrize(("count", "spill", "ratio"), [(1, 16, 0.5), (2, 1, 0.25), (1, 64, 0.5)])
+@pytest.mark.parametrize(
+    ("count", "spill", "ratio"), [pytest.param(1, 16, 0.5, marks=pytest.mark.slow), (2, 1, 0.25), (1, 64, 0.5)]
+)
 def test_text_goes_on_as_plain_torch_over_what_is_left(model, drives, count, spill, ratio):
     wanted, removals = expected(model, PROMPT, 150, ratio=ratio)
     with attach(model, drives[:count], spill=spill, overflow_ratio=ratio, **TRIM) as attached:

@@ -316,7 +316,9 @@ def turns(model, targets, **options):
         return torch.cat(found, dim=1)
 
 
-@pytest.mark.parametrize("attention", ["exact", "local", "groups", "sparf"])
+@pytest.mark.parametrize(
+    "attention", ["exact", "groups", *(pytest.param(name, marks=pytest.mark.slow) for name in ("local", "sparf"))]
+)
 def test_spills_drives_engines_forks_and_crops_change_no_bit(shipped, tmp_path, attention):
     model = loaded(shipped)
     options = {"attention": attention, "ratio": None if attention == "exact" else Fraction(1, 2)}

@@ -62,10 +62,16 @@ def logits(model, target, xcache, spill=5):
     return torch.cat(found, dim=1), stats
 
 
+QUICK = {("opt", torch.bfloat16), ("qwen3", torch.float16), ("llama", torch.float32), ("mixtral", torch.bfloat16)}
+
+
 @pytest.mark.parametrize(
     ("name", "dtype"),
-    [(name, torch.bfloat16) for name in NAMES]
-    + [(name, dtype) for name in ("opt", "llama", "qwen3") for dtype in (torch.float16, torch.float32)],
+    [
+        pytest.param(name, dtype, marks=() if (name, dtype) in QUICK else pytest.mark.slow)
+        for name in NAMES
+        for dtype in (PRECISIONS if name in ("opt", "llama", "qwen3") else [torch.bfloat16])
+    ],
     ids=str,
 )
 def test_logits_have_the_same_bits(target, name, dtype):
@@ -194,8 +200,9 @@ def test_a_projection_that_rounds_otherwise_changes_nothing(target, project_othe
     assert stats["corrected"] > 100
 
 
-@pytest.mark.parametrize("count", [2, 3])
-@pytest.mark.parametrize("spill", [1, 16])
+@pytest.mark.parametrize(
+    ("count", "spill"), [(2, 1), (3, 16), *(pytest.param(*one, marks=pytest.mark.slow) for one in ((2, 16), (3, 1)))]
+)
 def test_any_number_of_drives_gives_the_same_bits(drives, count, spill):
     model = model_of("qwen3")
     wanted, _ = logits(model, drives[0], 0.0)

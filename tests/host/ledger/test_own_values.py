@@ -49,6 +49,7 @@ def entries():
     return [entry for rows in page.entries().values() for entry in rows]
 
 
+@pytest.mark.slow  # test_ledger.py compares the page
 def test_what_agrees_is_computed_without_its_own_number(entries, refusing):
     """It refuses to be read, and no code that runs holds a copy of it."""
     checked = [entry for entry in entries if entry.verdict in WITHOUT_OWN]

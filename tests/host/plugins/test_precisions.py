@@ -12,6 +12,16 @@ from kvdrive.plugins.transformers import attach
 
 FAMILIES = [name for name in CONFIGS if name != "llama-mha"]
 PRECISIONS = [torch.bfloat16, torch.float16]
+
+
+def families_and(values):
+    """Each family with one of two values; with the other it is slow."""
+    for number, name in enumerate(FAMILIES):
+        for other, value in enumerate(values):
+            few = pytest.mark.slow if (number + other) % 2 else ()
+            yield pytest.param(name, *(value if isinstance(value, tuple) else (value,)), marks=few)
+
+
 PREFILL, TOKENS = 40, 60
 
 
@@ -29,8 +39,7 @@ def logits(model, ids):
         return model(ids).logits[:, PREFILL:].float()
 
 
-@pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize(("name", "dtype"), list(families_and(PRECISIONS)), ids=str)
 def test_no_further_from_binary32_than_transformers(target, stored_model, name, dtype):
     model, ids = stored_model(name, dtype), prompts(2, TOKENS)
     ours, stats = steps(model, target, ids)
@@ -40,8 +49,7 @@ def test_no_further_from_binary32_than_transformers(target, stored_model, name, 
     assert 0 < (ours - exact).abs().mean() < 1.2 * (stock - exact).abs().mean()
 
 
-@pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize(("name", "dtype"), list(families_and(PRECISIONS)), ids=str)
 def test_generation_keeps_the_precision(target, stored_model, name, dtype):
     """Every spill interval gives the same bits and so the same tokens. Inputs and outputs have the model's dtype."""
     model, ids = stored_model(name, dtype), prompts(2, 20)
@@ -69,12 +77,11 @@ def outgrow(model, factor):
         out.weight[:, : heads // kv_heads * head_dim] /= factor
 
 
-@pytest.mark.parametrize(
-    ("dtype", "factor"),
-    [(torch.bfloat16, 2.0**23), (torch.float16, 2.0**13)],  # beyond binary16; and less than its guard asks for
-    ids=["bfloat16", "float16"],
-)
-@pytest.mark.parametrize("name", FAMILIES)
+# Beyond binary16; and less than its guard asks for.
+FACTORS = [(torch.bfloat16, 2.0**23), (torch.float16, 2.0**13)]
+
+
+@pytest.mark.parametrize(("name", "dtype", "factor"), list(families_and(FACTORS)), ids=str)
 def test_heads_out_of_range_are_scaled(target, stored_model, name, dtype, factor):
     model, ids = stored_model(name, dtype), prompts(2, TOKENS)
     outgrow(model, factor)

@@ -111,6 +111,7 @@ def test_a_server_shares_weights_on_flash_between_sequences(folder, flash, tmp_p
     assert list(cache.rglob("*.counts.json"))
 
 
+@pytest.mark.slow  # each command by itself is in the quick tests
 def test_chat_batch_and_serve_read_weights_from_a_drive_that_holds_k_and_v(folder, flash, tmp_path):
     """The same tokens as from a file."""
     drive = ("--drive", tmp_path / "drives")

@@ -62,8 +62,17 @@ def ready(slots, keys):
         keys = [key for key in keys if key not in there]
 
 
-@pytest.mark.parametrize("name", moe_models.CONFIGS)
-@pytest.mark.parametrize(("stored", "dtype"), [("float32", "float32"), ("bfloat16", "float32"), ("bfloat16", "auto")])
+STORED = [("float32", "float32"), ("bfloat16", "float32"), ("bfloat16", "auto")]  # in the file, and asked for
+
+
+def families_and_precisions():
+    """Each family in one precision; in the others it is slow."""
+    for number, name in enumerate(moe_models.CONFIGS):
+        for other, stored in enumerate(STORED):
+            yield pytest.param(name, *stored, marks=() if number % 3 == other else pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("name", "stored", "dtype"), list(families_and_precisions()))
 def test_tokens_equal_those_of_the_model_in_memory(name, stored, dtype, converted):
     folder, path = converted(name, stored)
     whole = moe_models.in_memory(folder, DTYPES[stored if dtype == "auto" else dtype])
@@ -78,8 +87,15 @@ def test_tokens_equal_those_of_the_model_in_memory(name, stored, dtype, converte
         checkpoint.weights.close()
 
 
-@pytest.mark.parametrize("cache", ["lfu", "lru", "prior"])
-@pytest.mark.parametrize("look_ahead", ["on", "off"])
+@pytest.mark.parametrize(
+    ("cache", "look_ahead"),
+    [
+        ("lfu", "on"),
+        ("lru", "off"),
+        ("prior", "on"),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in (("lfu", "off"), ("lru", "on"), ("prior", "off"))),
+    ],
+)
 def test_no_policy_changes_a_token(cache, look_ahead, converted):
     folder, path = converted("qwen3-moe")
     expected = greedy(moe_models.in_memory(folder), ids(1, 6), 20)

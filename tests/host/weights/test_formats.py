@@ -73,10 +73,16 @@ def greedy(model, prompt, new_tokens=10):
     return model.generate(prompt, max_new_tokens=new_tokens, do_sample=False, eos_token_id=-1, pad_token_id=0)
 
 
-@pytest.mark.parametrize("format", ["int8", "int4"])
+MODELS = [("mixtral", "bfloat16"), ("olmoe", "float32"), ("gpt-oss", "float32"), ("mini_relu", "float32")]
+
+
 @pytest.mark.parametrize(
-    ("name", "stored"),
-    [("mixtral", "bfloat16"), ("olmoe", "float32"), ("gpt-oss", "float32"), ("mini_relu", "float32")],
+    ("name", "stored", "format"),
+    [
+        pytest.param(*model, format, marks=pytest.mark.slow if (number + other) % 2 else ())
+        for number, model in enumerate(MODELS)
+        for other, format in enumerate(("int8", "int4"))
+    ],
 )
 def test_tokens_equal_those_of_a_model_with_the_same_numbers(name, stored, format, converted):
     folder, path = converted(name, stored, format)

@@ -5,7 +5,7 @@ import pytest
 from bench.attention import predicted
 from bench.attention.predicted import BOUND, CONTEXTS
 from bench.attention.predicted_disk import PIECE, PlainReads, disk
-from bench.attention.predicted_steps import KNOWN, Outcome, Setting, Timed, busiest, from_known, line
+from bench.attention.predicted_steps import Outcome, Setting, Timed, busiest, from_known, line
 
 
 def test_two_points_predict_a_third():
@@ -31,10 +31,12 @@ def test_a_table_has_every_setting():
 
 
 def test_steps_of_the_emulator_are_predicted(tmp_path, monkeypatch):
+    """One drive and short contexts; all of them are in the slow test."""
     monkeypatch.setattr(predicted, "GROUPS", (8,))
-    outcomes = predicted.emulator(tmp_path, (*KNOWN, 8192))
-    # presets; contexts of exact attention in four formats, of two policies with two kinds of data
-    assert len(outcomes) == 2 * (4 * 3 + 2 * 2 * 1)
+    monkeypatch.setattr(predicted, "PRESETS", {"smartssd": predicted.PRESETS["smartssd"]})
+    outcomes = predicted.emulator(tmp_path, (2048, 4096, 8192), (2048, 8192))
+    # contexts of exact attention in four formats, of two policies with two kinds of data
+    assert len(outcomes) == 4 * 3 + 2 * 2 * 1
     check(outcomes)
 
 
