@@ -38,6 +38,7 @@ def ask(server, prompt, tokens=12, **fields):
     return answer["choices"][0]["text"], usage["prompt_tokens_details"]["cached_tokens"], answer
 
 
+@pytest.mark.slow
 def test_sequences_in_memory_survive_kill_9_as_well(serve):
     options = ("--active", "memory", "--memory", "64M", "--concurrency", "1")
     server = serve(*options)
@@ -79,6 +80,7 @@ def test_a_conversation_survives_kill_9(serve, checkpoint):
     assert (first, second) == (stock(checkpoint, LONG), stock(checkpoint, LONG + first))
 
 
+@pytest.mark.slow
 def test_sessions_of_layer_inputs_survive_kill_9(serve, checkpoint):
     """Forced: with grouped queries X is larger than K and V. Prompts are computed in parts, steps are shared."""
     options = ("--xcache", "0.5", "--prefill-chunk", "16")
