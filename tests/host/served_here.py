@@ -80,17 +80,18 @@ def _telling(app, started):
 
 
 class ServedHere(Listening):
-    """A model named "tiny" with a context of CONTEXT or `context` tokens and SLOTS slots, its sessions kept on an
-    emulated drive, or in the process.
+    """A model named "tiny" with a context of `context` tokens and `slots` slots.
+
+    Its sessions are kept on an emulated drive, or in the process.
     """
 
     def __init__(
         self, checkpoint, folder, *, tenants=None, patience=None, active="drive", keep=True, context=CONTEXT,
-        sessions=None, **settings,
+        slots=SLOTS, sessions=None, **settings,
     ):  # fmt: skip
         model = checkpoints.load(str(checkpoint))
         drives = open_drives(DriveOptions(folder=folder, capacity_bytes=1 << 26))
-        metrics, limits = Metrics(), Limits(SLOTS * context * 4, running=SLOTS, idle=100)
+        metrics, limits = Metrics(), Limits(slots * context * 4, running=slots, idle=100)
         sessions = (sessions or SessionOptions()) if keep else None
         self.scheduler = Scheduler(model, drives, RunConfig.of(active=active), limits, metrics, 1, sessions)
         self.scheduler.start()
