@@ -1,15 +1,21 @@
 """What all folders share: the order of the tests, a fixture, a ^C that works, and matrices with the same bits."""
 
+import functools
 import os
 import signal
 
 import pytest
+import typer.main
+import typer.testing
 from durations import pytest_addoption, pytest_collection_modifyitems, pytest_configure  # noqa: F401 - hooks
 
 from openhls.backend import simulate
 
 # Before torch is imported: on processors without AVX-512, the bits of its float32 products depend on addresses.
 os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
+
+# The tree of commands is made once and not for each call: it is a function of the application, and takes 0.07 s.
+typer.testing._get_command = typer.main.get_command = functools.cache(typer.main.get_command)
 
 
 @pytest.hookimpl(tryfirst=True)

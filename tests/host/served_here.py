@@ -80,24 +80,32 @@ def _telling(app, started):
 
 
 class ServedHere(Listening):
-    """A model named "tiny" with a context of CONTEXT tokens and SLOTS slots, its sessions kept on an emulated drive,
-    or in the process.
+    """A model named "tiny" with a context of `context` tokens and `slots` slots.
+
+    Its sessions are kept on an emulated drive, or in the process.
     """
 
-    def __init__(self, checkpoint, folder, *, tenants=None, patience=None, active="drive", keep=True, **settings):
+    def __init__(
+        self, checkpoint, folder, *, tenants=None, patience=None, active="drive", keep=True, context=CONTEXT,
+        slots=SLOTS, sessions=None, **settings,
+    ):  # fmt: skip
         model = checkpoints.load(str(checkpoint))
         drives = open_drives(DriveOptions(folder=folder, capacity_bytes=1 << 26))
-        metrics, limits = Metrics(), Limits(SLOTS * CONTEXT * 4, running=SLOTS, idle=100)
-        sessions = SessionOptions() if keep else None
+        metrics, limits = Metrics(), Limits(slots * context * 4, running=slots, idle=100)
+        sessions = (sessions or SessionOptions()) if keep else None
         self.scheduler = Scheduler(model, drives, RunConfig.of(active=active), limits, metrics, 1, sessions)
         self.scheduler.start()
-        given = Settings("tiny", CONTEXT - 1, CONTEXT, tenants or Tenants(), **settings)
+        given = Settings("tiny", context - 1, context, tenants or Tenants(), **settings)
         super().__init__(application(model, self.scheduler, metrics, given), patience or Patience(64))
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=60)
 
     def complete(self, key="", **fields):
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         return self.client.post("/v1/completions", json={"model": "tiny", "temperature": 0, **fields}, headers=headers)
+
+    def metric(self, name):
+        lines = self.client.get("/metrics").text.splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith((name + " ", name + "{")))
 
     def close(self):
         self.client.close()

@@ -19,9 +19,13 @@ print("to stderr", file=sys.stderr)
 
 
 @pytest.mark.parametrize(
-    "ending", ["", "sys.exit(3)", "sys.exit('a sentence')", "raise SystemExit(None)", "os._exit(4)"]
+    ("ending", "environment"),
+    [
+        pytest.param(ending, environment, marks=pytest.mark.slow if ending and environment else ())
+        for ending in ("", "sys.exit(3)", "sys.exit('a sentence')", "raise SystemExit(None)", "os._exit(4)")
+        for environment in ({}, {"KVDRIVE_ONE": "1"}, {"OMP_NUM_THREADS": "1"}, {"PYTHONUNBUFFERED": ""})
+    ],
 )
-@pytest.mark.parametrize("environment", [{}, {"KVDRIVE_ONE": "1"}, {"OMP_NUM_THREADS": "1"}, {"PYTHONUNBUFFERED": ""}])
 def test_a_program_of_a_line_is_the_same(ending, environment, tmp_path):
     command = [sys.executable, "-c", SAYS + ending, "an argument", "-m"]
     options = {"input": "given", "cwd": tmp_path, "env": os.environ | environment, "start_new_session": True}

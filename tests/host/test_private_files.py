@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import stat
-import subprocess
-import sys
+import tempfile
 from pathlib import Path
 
-import forked
+import in_process
 import numpy as np
 import pytest
 from rich.console import Console
@@ -87,7 +87,6 @@ def test_blocks_sockets_and_temporary_folders(tmp_path):
 
 def test_the_command_line(tmp_path):
     """What libraries write for a command is private too: the command sets the umask."""
-    command = [Path(sys.executable).with_name("kvdrive")]
     small = ["--capacity", "4M"]
     for arguments in (
         ["drive", "create", tmp_path / "drive.kv", *small],
@@ -95,7 +94,7 @@ def test_the_command_line(tmp_path):
         ["drive", "kv", "get", tmp_path / "drive.kv", "key", tmp_path / "value"],
         ["drive", "recover", tmp_path / "drive.kv", tmp_path / "new.kv"],
     ):
-        done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+        done = in_process.kvdrive(*arguments)
         assert done.returncode == 0, done.stderr + done.stdout
     assert {one.name for one in tmp_path.iterdir()} == {"drive.kv", "value", "new.kv"}
     assert open_to_others(tmp_path) == []
@@ -141,32 +140,27 @@ def test_weights_on_flash(tmp_path):
     assert open_to_others(tmp_path) == []
 
 
-def test_processes_of_every_command_that_generates(checkpoint, tmp_path):
-    """Below a home of their own; those of `serve` while it runs, too."""
+def test_every_command_that_generates(checkpoint, tmp_path, monkeypatch):
+    """Below a home of their own; those of the process `serve` while it runs, too."""
     home, work = tmp_path / "home", tmp_path / "work"
     for folder in (home, work):
         folder.mkdir(0o700)
     (tmp_path / "prompts.jsonl").write_text('{"prompt": "The drive"}\n')
-    environment = os.environ | {"HOME": str(home), "XDG_CACHE_HOME": str(home / ".cache"), "TMPDIR": str(work)}
+    for name, value in {"HOME": home, "XDG_CACHE_HOME": home / ".cache", "TMPDIR": work}.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setattr(tempfile, "tempdir", None)  # TMPDIR is read again
+    monkeypatch.setattr("sys.stdin", io.StringIO("Who keeps the keys?\n"))
     model, few = ["--model", checkpoint, "--threads", "1"], ["--max-new-tokens", "2"]
-    commands = (
+    for command in (
         ["generate", *model, *few, "--prompt", "The drive", "--drive", work / "drive", "--session", "notes",
          "--report", work / "report"],
         ["chat", *model, *few],
         ["batch", tmp_path / "prompts.jsonl", "--out", work / "answers.jsonl", *model, *few],
-        ["run", "--model", "mini", "--threads", "1", "--prompt-tokens", "200", "--new-tokens", "2",
+        ["run", "--model", "mini", "--threads", "1", "--prompt-tokens", "140", "--new-tokens", "2",
          "--out", work / "run-report"],
-    )  # fmt: skip
-    started = [
-        forked.popen(
-            [sys.executable, "-m", "kvdrive", *map(str, one)], env=environment, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )
-        for one in commands
-    ]  # fmt: skip
-    for one in started:
-        said, _ = one.communicate("Who keeps the keys?\n")
-        assert one.returncode == 0, said
+    ):  # fmt: skip
+        done = in_process.kvdrive(*command)
+        assert done.returncode == 0, done.stderr + done.stdout
     made = {one.name for folder in (home, work) for one in folder.rglob("*")}
     assert {"drive.kv", "drive.kv.sessions", "report", "messages.json", "answers.jsonl", "run-report"} <= made
     assert open_to_others(tmp_path / "home") == open_to_others(tmp_path / "work") == []

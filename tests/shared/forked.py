@@ -33,6 +33,7 @@ from typing import Any
 
 _LIBRARIES = (
     "torch",
+    "transformers.conversion_mapping",
     "transformers.models.llama.modeling_llama",
     "transformers.models.auto.modeling_auto",
     "transformers.models.auto.tokenization_auto",
@@ -40,7 +41,8 @@ _LIBRARIES = (
     "transformers.models.gpt2.tokenization_gpt2",
     "transformers.generation.streamers",
     "transformers.modeling_gguf_pytorch_utils",
-    "pydantic",
+    "prometheus_client",
+    "pydantic.type_adapter",
     "rich.progress",
     "sqlite3",
     "starlette.applications",
@@ -267,6 +269,7 @@ def _end(status: int) -> None:
 if __name__ == "__main__":
     for _name in _LIBRARIES:
         __import__(_name)
+    sys.modules["transformers.conversion_mapping"].get_checkpoint_conversion_mapping("llama")  # it makes all of them
     gc.collect()
     gc.freeze()  # a fork does not touch them, so that their memory stays shared
     with socket.socket(fileno=int(sys.argv[1])) as _connection:

@@ -20,7 +20,8 @@ def kvdrive(*arguments: object) -> subprocess.CompletedProcess[str]:
 
     given = ["kvdrive", *map(str, arguments)]
     out, err = io.StringIO(), io.StringIO()
-    rights = os.umask(0o077)  # `main` sets its own, for the process
+    rights = os.umask(0)  # `main` sets its own, for the process
+    os.umask(rights)
     try:
         with mock.patch.object(sys, "argv", given), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             main()

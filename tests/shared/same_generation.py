@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One generation, for every kind of target: a small model's 64 tokens after a prompt, by several policies and formats.
+"""One generation, for every kind of target: a small model's tokens after a prompt, by several policies and formats.
 
 As a program, for targets that need a process or a machine of their own: `same_generation.py TARGET...` prints JSON:
 "stock" -> tokens of transformers without a drive; each target -> its tokens by policy.
@@ -19,7 +19,7 @@ import kvdrive
 from kvdrive.generation.generate import greedy
 from kvdrive.policies import make_policy
 
-TOKENS = 64
+PROMPT, TOKENS = 112, 20  # over the end of a page of 64 tokens and of a group of 16 that is written at once
 MODEL = "llama"  # four query heads for each KV head
 POLICIES = {
     "exact": {},
@@ -45,7 +45,7 @@ def generate(target: str, policy: str, kv_format: str = "") -> list[int]:
 
 
 def _new_tokens(model) -> list[int]:
-    prompt = prompts(1, 70)
+    prompt = prompts(1, PROMPT)
     return greedy(model, prompt, TOKENS)[0, prompt.shape[1] :].tolist()
 
 

@@ -6,6 +6,7 @@ import sys
 from dataclasses import fields
 from typing import get_args
 
+import in_process
 import pytest
 from typer.main import get_command
 
@@ -80,9 +81,7 @@ def test_help_imports_no_torch():
 
 
 def test_a_choice_that_is_none_is_refused():
-    done = subprocess.run(
-        [sys.executable, "-m", "kvdrive", "generate", "--attention", "dense"], capture_output=True, text=True
-    )
+    done = in_process.kvdrive("generate", "--attention", "dense")
     assert done.returncode == 2
     assert "--attention" in done.stderr
     assert "auto, sparf" in done.stderr

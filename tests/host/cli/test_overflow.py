@@ -8,8 +8,9 @@ from typer.testing import CliRunner
 
 from kvdrive.cli.main import app
 
-LONG = PROMPT * 14  # more tokens than the context
-TRIM = ("--overflow", "trim", "--context", 384)
+LONG = PROMPT * 14  # more tokens than the context of the server
+TRIM = ("--overflow", "trim", "--context", 256)
+SERVED = ("--overflow", "trim", "--context", 384)
 
 
 @pytest.fixture
@@ -22,13 +23,13 @@ def call(checkpoint, tmp_path):
 
 
 def test_generate_says_what_left_and_when(call):
-    result = call("generate", "--prompt", PROMPT, "--max-new-tokens", 500, "--ignore-stop", "--json", *TRIM)
+    result = call("generate", "--prompt", PROMPT, "--max-new-tokens", 250, "--ignore-stop", "--json", *TRIM)
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
-    assert len(report["tokens"][0]) == 500
-    assert report["removals"][0]["at"] == 384
+    assert len(report["tokens"][0]) == 250
+    assert report["removals"][0]["at"] == 256
     assert all(one["tokens"] > 0 for one in report["removals"])
-    shown = call("generate", "--prompt", PROMPT, "--max-new-tokens", 400, "--ignore-stop", *TRIM)
+    shown = call("generate", "--prompt", PROMPT, "--max-new-tokens", 250, "--ignore-stop", *TRIM)
     assert "tokens that left because the positions were used up" in shown.stderr
 
 
@@ -39,25 +40,26 @@ def test_without_trim_the_text_is_refused_with_the_way_out(call):
 
 
 def test_a_session_that_lost_tokens_goes_on_in_another_process(call):
-    arguments = ("--session", "story", "--max-new-tokens", 300, "--ignore-stop", "--json", *TRIM)
-    first = json.loads(call("generate", "--prompt", PROMPT, *arguments).stdout)
-    second = json.loads(call("generate", "--prompt", " And then", *arguments).stdout)
+    arguments = ("--session", "story", "--ignore-stop", "--json", *TRIM)
+    first = json.loads(call("generate", "--prompt", PROMPT, "--max-new-tokens", 250, *arguments).stdout)
+    second = json.loads(call("generate", "--prompt", " And then", "--max-new-tokens", 150, *arguments).stdout)
+    assert first["removals"]
     assert len(second["removals"]) > len(first["removals"])
     assert second["removals"][: len(first["removals"])] == first["removals"]
 
 
 def test_a_conversation_goes_on_beyond_the_positions(call):
     questions = "\n".join(f"{PROMPT} {number}?" for number in range(4))
-    result = call("chat", "--max-new-tokens", 120, *TRIM, input=f"{questions}\n")
+    result = call("chat", "--max-new-tokens", 60, *TRIM, input=f"{questions}\n")
     assert result.exit_code == 0, result.output
     assert "positions" not in result.stderr
     assert result.stderr.count("tokens computed") == 4
-    refused = call("chat", "--max-new-tokens", 120, "--context", 384, input="One more?\n")
+    refused = call("chat", "--max-new-tokens", 120, "--context", 256, input="One more?\n")
     assert "start anew with /new" in refused.stderr
 
 
 def test_the_server_goes_on_and_finds_what_is_left_after_kill_9(checkpoint, tmp_path):
-    server = Server(checkpoint, tmp_path, "--drive", tmp_path / "drives", *TRIM)
+    server = Server(checkpoint, tmp_path, "--drive", tmp_path / "drives", *SERVED)
     try:
         asked = {"prompt": LONG, "max_tokens": 30, "session": "talk", "temperature": 0}
         first = server.complete(**asked).json()
@@ -69,7 +71,7 @@ def test_the_server_goes_on_and_finds_what_is_left_after_kill_9(checkpoint, tmp_
         server.process.wait()
         server.process.stdout.close()
         server.client.close()
-    server = Server(checkpoint, tmp_path, "--drive", tmp_path / "drives", *TRIM)
+    server = Server(checkpoint, tmp_path, "--drive", tmp_path / "drives", *SERVED)
     try:
         request = {"model": "tiny", "prompt": LONG + first["choices"][0]["text"], "max_tokens": 8, "session": "talk"}
         with server.client.stream("POST", "/v1/completions", json=request | {"stream": True}) as response:

@@ -102,8 +102,8 @@ def test_a_chat_model_is_asked_in_its_own_words():
     loaded.tokenizer.chat_template = (
         "<{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}{% endfor %}>assistant:"
     )
-    shown = demonstration(loaded, 3000)
-    assert len(shown.ids) == 3000
+    shown = demonstration(loaded, 1500)
+    assert len(shown.ids) == 1500
     text = loaded.tokenizer.decode(shown.ids)
     assert text.startswith("<user: Read the text below")
     assert text.endswith("mentioned in the text?>assistant:The special magic number for Lima is")

@@ -95,9 +95,9 @@ def prompt(tokens, seed):
 
 
 WORK = {
-    "a": (prompt(70, 1), 25, Sampling()),
+    "a": (prompt(70, 1), 20, Sampling()),
     "b": (prompt(131, 2), 12, Sampling(temperature=1.5, seed=7)),
-    "c": (prompt(3, 3), 30, Sampling(temperature=1.2, top_k=40, seed=8)),
+    "c": (prompt(3, 3), 24, Sampling(temperature=1.2, top_k=40, seed=8)),
     "d": (prompt(64, 4), 18, Sampling(temperature=2.0, top_p=0.9, seed=9)),
     "e": (prompt(200, 5), 7, Sampling()),
 }
@@ -115,12 +115,12 @@ def tokens_of(**options):
 
 @pytest.mark.usefixtures("each_row_alone")
 @pytest.mark.parametrize("options", [
-    {},
+    pytest.param({}, marks=pytest.mark.slow),
     {"drives": 2},
-    {"attention": RunConfig.of(attention="sparf", ratio=Fraction(1, 4), spill=8)},
+    pytest.param({"attention": RunConfig.of(attention="sparf", ratio=Fraction(1, 4), spill=8)}, marks=pytest.mark.slow),
     {"attention": RunConfig.of(attention="groups", ratio=Fraction(1, 4), unit=16, spill=8)},
     {"sessions": SessionOptions()},
-    {"attention": RunConfig.of(active="memory"), "sessions": SessionOptions()},
+    pytest.param({"attention": RunConfig.of(active="memory"), "sessions": SessionOptions()}, marks=pytest.mark.slow),
     {"attention": RunConfig.of(active="memory", memory=MemoryOptions(bytes=1 << 20)), "drives": 2},
 ], ids=["exact", "two drives", "sparf", "groups", "sessions", "memory", "some in memory"])  # fmt: skip
 def test_a_request_gets_the_tokens_that_it_gets_alone(options):

@@ -4,11 +4,14 @@ import shutil
 
 import pytest
 import torch
+from served_here import ServedHere
 from server_process import PROMPT, Server
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
 from kvdrive.cli.main import app
+from kvdrive.sessions.bounds import Bounds
+from kvdrive.sessions.options import SessionOptions
 
 LONG = " ".join([PROMPT] * 3)
 
@@ -26,6 +29,22 @@ def serve(checkpoint, tmp_path):
         server.kill()
 
 
+@pytest.fixture
+def serve_here(checkpoint, tmp_path):
+    """A server in this process, for what needs none of its own."""
+    servers = []
+
+    def start(model=checkpoint, **options):
+        for earlier in servers:
+            earlier.close()
+        servers[:] = [ServedHere(model, tmp_path / "drives", context=4096, slots=4, **options)]
+        return servers[0]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
 def kill(server):
     server.kill()
     server.process.stdout.close()
@@ -38,6 +57,7 @@ def ask(server, prompt, tokens=12, **fields):
     return answer["choices"][0]["text"], usage["prompt_tokens_details"]["cached_tokens"], answer
 
 
+@pytest.mark.slow
 def test_sequences_in_memory_survive_kill_9_as_well(serve):
     options = ("--active", "memory", "--memory", "64M", "--concurrency", "1")
     server = serve(*options)
@@ -79,6 +99,7 @@ def test_a_conversation_survives_kill_9(serve, checkpoint):
     assert (first, second) == (stock(checkpoint, LONG), stock(checkpoint, LONG + first))
 
 
+@pytest.mark.slow
 def test_sessions_of_layer_inputs_survive_kill_9(serve, checkpoint):
     """Forced: with grouped queries X is larger than K and V. Prompts are computed in parts, steps are shared."""
     options = ("--xcache", "0.5", "--prefill-chunk", "16")
@@ -98,11 +119,11 @@ def test_sessions_of_layer_inputs_survive_kill_9(serve, checkpoint):
     assert ask(server, LONG + first)[1] == 0  # without X-cache nothing can be rebuilt
 
 
-def test_a_named_session_goes_on_with_the_tokens_that_it_holds(serve, checkpoint):
+def test_a_named_session_goes_on_with_the_tokens_that_it_holds(serve_here, checkpoint):
     """The session's tokens are not those that the tokenizer makes of its text, as after sampling."""
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
     letters = [token for letter in LONG for token in tokenizer(letter)["input_ids"]]
-    server = serve()
+    server = serve_here()
     server.complete(prompt=letters, max_tokens=1, session="talk")
     _, cached, _ = ask(server, LONG + " And more.")
     assert cached < 20  # without the name tokens are compared
@@ -138,13 +159,12 @@ def test_a_running_answer_is_saved_on_sigterm(serve):
     assert kept["tokens"] >= cached + 30
 
 
-def test_slots_save_and_restore(serve):
-    server = serve()
+def test_slots_save_and_restore(serve_here):
+    server = serve_here()
     text, _, answer = ask(server, LONG)
     save = server.client.post("/slots/0?action=save", json={"filename": "saved"}).json()
     assert save["n_saved"] == answer["usage"]["prompt_tokens"] + 11
-    kill(server)
-    server = serve()
+    server = serve_here()
     restored = server.client.post("/slots/1?action=restore", json={"filename": "saved"}).json()
     assert restored["n_restored"] == save["n_saved"]
     assert ask(server, LONG + text)[1] > answer["usage"]["prompt_tokens"] - 4
@@ -159,8 +179,8 @@ def test_slots_save_and_restore(serve):
     assert empty.json()["error"]["code"] == "session_not_found"
 
 
-def test_sessions_are_removed_and_bounded(serve):
-    server = serve("--idle", 2, "--eviction", "fifo")
+def test_sessions_are_removed_and_bounded(serve_here):
+    server = serve_here(sessions=SessionOptions(bounds=Bounds(sessions=2), eviction="fifo"))
     for word in ("one", "two", "three"):
         ask(server, f"{word} {LONG}")
     listed = server.client.get("/v1/sessions").json()["data"]
@@ -173,17 +193,16 @@ def test_sessions_are_removed_and_bounded(serve):
     assert server.complete(prompt="x", kv_uri="file:a").status_code == 400
 
 
-def test_models_refuse_each_others_k_and_v(serve, checkpoint, tmp_path):
+def test_models_refuse_each_others_k_and_v(serve_here, checkpoint, tmp_path):
     """Other weights of the same name and shape, on the same drives: nothing is found, and names are not taken over."""
-    server = serve()
+    server = serve_here()
     ask(server, LONG, session="talk")
-    server.close()
     other = shutil.copytree(checkpoint, tmp_path / "other")
     model = AutoModelForCausalLM.from_pretrained(checkpoint)
     with torch.no_grad():
         model.model.layers[1].self_attn.k_proj.weight.mul_(-1.5)
     model.save_pretrained(other)
-    server = serve(model=other)
+    server = serve_here(model=other)
     refused = server.complete(prompt=LONG, max_tokens=2, session="talk")
     assert refused.status_code == 409
     assert refused.json()["error"]["code"] == "session_unavailable"

@@ -12,7 +12,7 @@ import httpx2 as httpx
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from server_process import PROMPT, Server
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -268,19 +268,23 @@ JSON = st.recursive(
 FIELDS = ("prompt", "max_tokens", "temperature", "top_p", "top_k", "seed", "stop", "n", "stream_options", "messages")
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(change=st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=4), chat=st.booleans())
-def test_any_body_is_answered_or_refused(server, change, chat):
-    messages = {"messages": [{"role": "user", "content": "x"}]}
-    body = {"model": "tiny", "max_tokens": 1, **(messages if chat else {"prompt": "x"}), **change}
-    if body["max_tokens"] is None or (isinstance(body["max_tokens"], int) and body["max_tokens"] > 4):
-        body["max_tokens"] = 4  # valid as well, but long
-    content = json.dumps(body).encode("utf-8", "surrogatepass")
-    path = "/v1/chat/completions" if chat else "/v1/completions"
-    response = server.client.post(path, content=content)
-    assert response.status_code in (200, 400), response.text
-    if response.status_code == 400:
-        assert response.json()["error"]["type"] == "invalid_request_error"
+@pytest.mark.parametrize("examples", [30, pytest.param(300, marks=pytest.mark.slow)])
+def test_any_body_is_answered_or_refused(server, examples):
+    @settings(max_examples=examples, deadline=None)
+    @given(change=st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=4), chat=st.booleans())
+    def ask(change, chat):
+        messages = {"messages": [{"role": "user", "content": "x"}]}
+        body = {"model": "tiny", "max_tokens": 1, **(messages if chat else {"prompt": "x"}), **change}
+        if body["max_tokens"] is None or (isinstance(body["max_tokens"], int) and body["max_tokens"] > 4):
+            body["max_tokens"] = 4  # valid as well, but long
+        content = json.dumps(body).encode("utf-8", "surrogatepass")
+        path = "/v1/chat/completions" if chat else "/v1/completions"
+        response = server.client.post(path, content=content)
+        assert response.status_code in (200, 400), response.text
+        if response.status_code == 400:
+            assert response.json()["error"]["type"] == "invalid_request_error"
+
+    ask()
     assert server.process.poll() is None
 
 

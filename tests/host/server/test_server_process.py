@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import forked
+import pytest
 import server_process
 from server_process import Server
 
@@ -44,6 +45,7 @@ def test_a_server_that_nobody_closes_ends(checkpoint, tmp_path):
     assert gone(number)
 
 
+@pytest.mark.slow
 def test_a_server_ends_with_a_test_that_is_killed(checkpoint, tmp_path):
     folders = os.pathsep.join(str(Path(file).parent) for file in (server_process.__file__, forked.__file__))
     command = [sys.executable, "-c", SCRIPT, folders, str(checkpoint), str(tmp_path)]

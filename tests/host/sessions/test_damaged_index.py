@@ -248,7 +248,7 @@ def guarded(index):
     ]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_bytes_of_an_index_that_change_are_noticed_or_change_nothing(tmp_path, seed):
     """50 random damages each: bits, bytes, pages, an early end. A session is as it was then, or the index is new."""
     path, rng = tmp_path / "index", np.random.default_rng(seed)
@@ -321,7 +321,7 @@ def said_by_commands(folder):
         return str(error)
 
 
-@pytest.mark.parametrize("most", [5, pytest.param(1 << 30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("most", [3, pytest.param(1 << 30, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("state", [missing, half, of_an_earlier_version])
 def test_a_kill_while_an_index_is_made_again_loses_no_session(model, answer, several, tmp_path, caplog, state, most):
     """The next process finds everything. Whoever looks earlier is sent to it, or finds everything as well."""

@@ -15,6 +15,7 @@ from kvdrive.targets.emulator import Emulator
 PROMPT = prompts(1, 150)
 SMALL_BYTES = 3 * 528 * 1100
 RATES = {"drive": Rates(1, 0, 1, 0, 1, 0, 0, 0, 0), "memory": Rates(1, 0, 1, 0, 0, 0, 0, 1, 1)}  # that finding pays
+QUICK = {"drive": (1, 6, 28, 31), "memory": (4, 12, 29)}
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +65,14 @@ def test_sessions_leave_while_a_text_grows(tmp_path, model, expected, active):
         assert len(target.sessions()) == store.index.count()
 
 
-@pytest.mark.parametrize("refused", [1, 4, 6, 12, 28, 29, 31])
-@pytest.mark.parametrize("active", ["drive", "memory"])
+@pytest.mark.parametrize(
+    ("active", "refused"),
+    [
+        pytest.param(active, refused, marks=() if refused in QUICK[active] else pytest.mark.slow)
+        for active in QUICK
+        for refused in (1, 4, 6, 12, 28, 29, 31)
+    ],
+)
 def test_an_append_is_refused_at_any_place(tmp_path, model, expected, active, refused, monkeypatch):
     """From one append on, the drive takes nothing before a session has left: in the prompt, a step or the last save."""
     target = Emulator(tmp_path / "drive.kv", "fast", capacity_bytes=1 << 26)

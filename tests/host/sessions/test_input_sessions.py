@@ -31,7 +31,7 @@ def opened(tmp_path):
     def attached(model, share, drives=1, place="drives"):
         folder = tmp_path / place
         folder.mkdir(exist_ok=True)
-        targets = [Emulator(folder / f"{i}.kv", "fast", capacity_bytes=1 << 26) for i in range(drives)]
+        targets = [Emulator(folder / f"{i}.kv", "fast", capacity_bytes=1 << 24) for i in range(drives)]
         attachment = attach(model, targets, sessions=True, xcache=share, spill=5)
         for target in targets:
             attachment._opened.callback(target.close)
@@ -59,7 +59,7 @@ def conversation(opened, model, share, drives=1):
         ids, held = torch.cat([tokens, prompts(1, 7 * turn, seed=turn)], dim=1), tokens.shape[1] - 1
     other = torch.cat([kept[1][:, :-4], prompts(1, 12, seed=40)], dim=1)  # leaves the conversation in the middle
     with opened(model, share, drives, f"share {share}") as attached:
-        tokens, found, as_inputs = go_on(attached, other, 12)
+        tokens, found, as_inputs = go_on(attached, other, 6)
         assert (found, as_inputs) == (kept[1].shape[1] - 4, bool(share))
         kept.append(tokens)
         told = [Record.of(entry.record).inputs for entry in attached.sessions.index.entries()]
@@ -71,8 +71,8 @@ def conversation(opened, model, share, drives=1):
     ("name", "dtype", "drives"),
     [
         ("opt", torch.bfloat16, 1),
-        ("llama-mha", torch.bfloat16, 2),
-        ("qwen3", torch.float16, 1),
+        pytest.param("llama-mha", torch.bfloat16, 2, marks=pytest.mark.slow),
+        pytest.param("qwen3", torch.float16, 1, marks=pytest.mark.slow),
         ("llama", torch.bfloat16, 2),  # grouped queries: the planner would say no
         ("llama-mha", torch.float32, 1),  # some of its numbers are corrected
     ],

@@ -13,8 +13,8 @@ FOLDERS = [str(Path(file).parent) for file in (__file__, small_models.__file__)]
 @pytest.mark.parametrize(
     ("kills", "active"),
     [
-        (20, "drive"),
-        (15, "memory"),  # saves run in the background
+        (8, "drive"),
+        (6, "memory"),  # saves run in the background
         pytest.param(500, "drive", marks=pytest.mark.slow),
         pytest.param(500, "memory", marks=pytest.mark.slow),
     ],

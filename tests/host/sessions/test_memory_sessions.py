@@ -1,5 +1,7 @@
 """Stored sessions in memory: how a request goes on, what is read for it, and what a fault costs."""
 
+import functools
+import subprocess
 import threading
 from dataclasses import replace
 
@@ -97,7 +99,7 @@ def model():
 @pytest.fixture(scope="module")
 def expected(model, tmp_path_factory):
     """What a sequence in memory that never stops generates."""
-    return never_stopped(model, tmp_path_factory.mktemp("expected"), PROMPT, 80)
+    return never_stopped(model, tmp_path_factory.mktemp("expected"), PROMPT, 45)
 
 
 def never_stopped(model, folder, ids, new_tokens):
@@ -129,11 +131,34 @@ def opened(tmp_path):
     return attached
 
 
-def save(opened, model, tokens=20, **options):
-    """A stored session of PROMPT and what follows it. Returns all tokens."""
-    with opened(model, **options) as attached:
-        cache = attached.sessions.cache(PROMPT)
-        return greedy(model, PROMPT, tokens, past_key_values=cache)
+@pytest.fixture(scope="module")
+def saved(model, tmp_path_factory):
+    """drives -> a folder with drives, now closed, that keep PROMPT and 20 tokens after it; all these tokens."""
+
+    @functools.cache
+    def made(drives):
+        folder = tmp_path_factory.mktemp("saved")
+        targets = [Emulator(folder / f"{i}.kv", "fast", capacity_bytes=1 << 26) for i in range(drives)]
+        with attach(model, targets, sessions=True, active="memory") as attached:
+            attached.sessions.costs.rates = LOADING_PAYS
+            tokens = greedy(model, PROMPT, 20, past_key_values=attached.sessions.cache(PROMPT))
+        for target in targets:
+            target.close()
+        return folder, tokens
+
+    return made
+
+
+@pytest.fixture
+def save(saved, tmp_path):
+    """Puts a stored session of PROMPT and what follows it into the test's folder. Returns all tokens."""
+
+    def copied(drives=1):
+        folder, tokens = saved(drives)
+        subprocess.run(["cp", "-r", "--sparse=always", f"{folder}/.", tmp_path], check=True)
+        return tokens
+
+    return copied
 
 
 # ---- the choice ----
@@ -230,8 +255,8 @@ def test_rates_are_measured_once_and_kept_beside_the_drive(opened, model, tmp_pa
 
 
 @pytest.mark.parametrize("drives", [1, 2])
-def test_layers_are_read_in_order_once(opened, model, expected, drives):
-    tokens = save(opened, model, drives=drives)
+def test_layers_are_read_in_order_once(opened, model, save, expected, drives):
+    tokens = save(drives=drives)
     with opened(model, drives=drives) as attached:
         cache = attached.sessions.cache(tokens)
         more = greedy(model, tokens, 20, past_key_values=cache)
@@ -244,9 +269,9 @@ def test_layers_are_read_in_order_once(opened, model, expected, drives):
         assert attached.sessions.stats.loads == 1
 
 
-def test_the_read_buffer_bounds_what_is_read_ahead(opened, model):
+def test_the_read_buffer_bounds_what_is_read_ahead(opened, model, save):
     """With the model stopped in front of layer 0, only the layers that the buffer has room for are asked for."""
-    tokens = save(opened, model)
+    tokens = save()
     layer = 169 * LAYER_TOKEN
     slow = replace(LOADING_PAYS, load_byte=1e-4)
     for room in (0, 2 * layer, 4 * layer + 1, 100 * layer):
@@ -264,8 +289,8 @@ def test_the_read_buffer_bounds_what_is_read_ahead(opened, model):
             assert attached.sessions.stats.loaded_bytes == LAYERS * layer
 
 
-def test_a_history_that_does_not_fit_memory_stays_on_the_drive(opened, model, expected):
-    tokens = save(opened, model)
+def test_a_history_that_does_not_fit_memory_stays_on_the_drive(opened, model, save, expected):
+    tokens = save()
     with opened(model, memory=MemoryOptions(bytes=1000)) as attached:
         cache = attached.sessions.cache(tokens)
         assert cache.keeper.way == "attend"
@@ -276,10 +301,10 @@ def test_a_history_that_does_not_fit_memory_stays_on_the_drive(opened, model, ex
 # ---- slow drives ----
 
 
-def test_a_drive_slowed_down_is_computed_again(opened, model, expected):
+def test_a_drive_slowed_down_is_computed_again(opened, model, save, expected):
     """The rate is measured on the drive that is 50 times slower: nothing is read, and nothing is written twice."""
     clock = VirtualClock()
-    tokens = save(opened, model)
+    tokens = save()
     slow = replace(DISK, load_byte=50 * DISK.load_byte)
     with opened(model, rates=slow, slowed=50, clock=clock) as attached:
         cache = attached.sessions.cache(tokens)
@@ -298,9 +323,9 @@ def test_a_drive_slowed_down_is_computed_again(opened, model, expected):
         assert attached.sessions.cache(expected[:, :190]).get_seq_length() == 189
 
 
-def test_a_session_that_takes_too_long_to_open_is_left_alone(opened, model, expected):
+def test_a_session_that_takes_too_long_to_open_is_left_alone(opened, model, save, expected):
     """Computing everything again takes 0.17 s, opening the session 1 s: the index is asked, and no drive."""
-    tokens = save(opened, model)
+    tokens = save()
     with opened(model, rates=replace(DISK, open=1.0)) as attached:
         commands = attached.drives[0].stats().commands
         cache = attached.sessions.cache(tokens)
@@ -310,11 +335,11 @@ def test_a_session_that_takes_too_long_to_open_is_left_alone(opened, model, expe
         assert attached.sessions.stats.recomputes == 1
 
 
-def test_a_late_load_is_given_up(opened, model, expected, monkeypatch):
+def test_a_late_load_is_given_up(opened, model, save, expected, monkeypatch):
     """The drive has become 50 times slower since its rate was measured. That is no failure, of which few are mended."""
     monkeypatch.setattr("kvdrive.plugins.transformers._RECOVERIES", 0)
     clock = VirtualClock()
-    tokens = save(opened, model)
+    tokens = save()
     with opened(model, rates=DISK, slowed=50, clock=clock) as attached:
         attached.sessions.costs.clock = clock.now
         cache = attached.sessions.cache(tokens)
@@ -333,9 +358,9 @@ def test_a_late_load_is_given_up(opened, model, expected, monkeypatch):
         assert attached.sessions.cache(more).get_seq_length() == 189
 
 
-def test_a_late_load_whose_tokens_cannot_be_computed_loses_the_cache(opened, model, monkeypatch):
+def test_a_late_load_whose_tokens_cannot_be_computed_loses_the_cache(opened, model, save, monkeypatch):
     clock = VirtualClock()
-    tokens = save(opened, model)
+    tokens = save()
     with opened(model, rates=DISK, slowed=50, clock=clock) as attached, torch.no_grad():
         attached.sessions.costs.clock = clock.now
         cache = attached.sessions.cache(tokens)
@@ -351,9 +376,9 @@ def test_a_late_load_whose_tokens_cannot_be_computed_loses_the_cache(opened, mod
             model(tokens[:, -1:], past_key_values=cache)
 
 
-def test_other_tokens_than_the_promised_ones_replace_those_on_the_drive(opened, model):
+def test_other_tokens_than_the_promised_ones_replace_those_on_the_drive(opened, model, save):
     """A cache that is to be computed again gets another text than it was asked for."""
-    tokens = save(opened, model)
+    tokens = save()
     other = torch.cat([PROMPT[:, :70], prompts(1, 80, seed=77)], dim=1)
     with opened(model, rates=replace(DISK, load_byte=1.0)) as attached:
         cache = attached.sessions.cache(tokens)
@@ -378,8 +403,8 @@ def push_to_flash(attached):
 
 
 @pytest.mark.parametrize("after", [0, 5])
-def test_lost_data_of_a_load_are_computed_again(opened, model, expected, after):
-    tokens = save(opened, model)
+def test_lost_data_of_a_load_are_computed_again(opened, model, save, expected, after):
+    tokens = save()
     with opened(model) as attached:
         push_to_flash(attached)
         drive = attached.drives[0]
@@ -395,8 +420,8 @@ def test_lost_data_of_a_load_are_computed_again(opened, model, expected, after):
 
 
 @pytest.mark.parametrize("dies", ["while it loads", "while it decodes"])
-def test_one_of_three_drives_dies(opened, model, expected, dies):
-    tokens = save(opened, model, drives=3)
+def test_one_of_three_drives_dies(opened, model, save, expected, dies):
+    tokens = save(drives=3)
     with opened(model, drives=3, on_failure="recompute") as attached:
         if dies == "while it loads":
             attached.drives[1].gate.clear()

@@ -85,7 +85,7 @@ def test_without_a_bound_all_history_is_found():
 
 def test_queue_aware_keeps_what_waits():
     """A burst: many conversations wait for two slots, and the store holds few of them."""
-    trace = conversations(60, 1.0, seed=4, arrivals="azure")
+    trace = conversations(40, 1.0, seed=4, arrivals="azure")
     machine = Machine(memory=5 * 10**9, disk=4 * 10**10, slots=2)
     policies = ("queue-aware", "lru", "fifo")
     hits = {policy: replay(trace, MODELS["llama-13b"], machine, policy).hits for policy in policies}

@@ -1,6 +1,6 @@
 """Sessions that lost tokens from their middle: kept under their name, never taken for a whole prefix."""
 
-import shutil
+import subprocess
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ def opened(tmp_path):
     def attached(model, folder="a", drives=1, **options):
         (tmp_path / folder).mkdir(exist_ok=True)
         paths = [tmp_path / folder / f"{number}.kv" for number in range(drives)]
-        targets = [Emulator(path, "fast", capacity_bytes=1 << 26) for path in paths]
+        targets = [Emulator(path, "fast", capacity_bytes=1 << 24) for path in paths]
         attachment = attach(model, targets, **({"sessions": True} | TRIM | options))
         for target in targets:
             attachment._opened.callback(target.close)
@@ -41,16 +41,16 @@ def opened(tmp_path):
 
 @pytest.fixture(scope="module")
 def text(model, tmp_path_factory):
-    """The text of 300 new tokens in one process, without a store."""
+    """The text of 240 new tokens in one process, without a store."""
     path = tmp_path_factory.mktemp("text") / "drive.kv"
-    with Emulator(path, "fast", capacity_bytes=1 << 26) as target, attach(model, target, **TRIM):
-        return greedy(model, PROMPT, 300)
+    with Emulator(path, "fast", capacity_bytes=1 << 24) as target, attach(model, target, **TRIM):
+        return greedy(model, PROMPT, 240)
 
 
-@pytest.mark.parametrize("drives", [1, 2])
+@pytest.mark.parametrize("drives", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_named_session_goes_on_in_other_processes(opened, model, text, drives):
     at = 100
-    for end in (150, 220, 290, 340, 400):
+    for end in (150, 220, 290, 340):
         with opened(model, drives=drives) as attached:
             cache = attached.sessions.cache(text[:, :at], "talk")
             assert cache.get_seq_length() == (0 if at == 100 else at - 1)
@@ -64,39 +64,55 @@ def test_a_named_session_goes_on_in_other_processes(opened, model, text, drives)
     assert removed > 0
     with opened(model, drives=drives) as attached:
         cache = attached.sessions.cache(name="talk")
-        assert torch.equal(cache.token_ids(), text[:, :399])
+        assert torch.equal(cache.token_ids(), text[:, :339])
         assert cache.removed == removed
 
 
-def shortened(opened, model, text, **options):
-    """A session "talk" that lost tokens; the folder's drive is closed."""
-    with opened(model, **options) as attached:
+@pytest.fixture(scope="module")
+def kept(model, text, tmp_path_factory):
+    """A folder whose drive, now closed, has a session "talk" that lost tokens."""
+    folder = tmp_path_factory.mktemp("kept")
+    with (
+        Emulator(folder / "0.kv", "fast", capacity_bytes=1 << 24) as target,
+        attach(model, target, sessions=True, **TRIM) as attached,
+    ):
         cache = attached.sessions.cache(text[:, :100], "talk")
         greedy(model, text[:, :100], 150, past_key_values=cache)
         assert cache.removed == 96
         attached.sessions.release(cache)
+    return folder
+
+
+@pytest.fixture
+def shortened(kept, tmp_path):
+    """That session is in the test's folder."""
+    copy(kept, tmp_path / "a")
+
+
+def copy(folder, there):
+    subprocess.run(["cp", "-r", "--sparse=always", folder, there], check=True)
 
 
 def test_a_session_that_was_changed_too_often_is_not_kept_on(opened, model, text, monkeypatch, caplog):
-    """There is room for the first record, two for each of two removals, and one that says: the rest is unusable."""
-    monkeypatch.setattr(record, "_RECORDS", 6)
+    """There is room for the first record, two for a removal, and one that says: the rest is unusable."""
+    monkeypatch.setattr(record, "_RECORDS", 4)
     with opened(model) as attached:
         store = attached.sessions
         cache = store.cache(PROMPT, "talk")
-        assert torch.equal(greedy(model, PROMPT, 300, past_key_values=cache), text)
-        assert cache.removed == 3 * 96
+        assert torch.equal(greedy(model, PROMPT, 200, past_key_values=cache), text[:, :300])
+        assert cache.removed == 2 * 96
         assert "no more changes can be noted" in caplog.text
         assert store.stats.evictions == store.stats.failed_saves == 0
         assert cache.keeper is None
         cache.reset()
         kept = store.index.named("talk", "")
-        assert sum(tokens for _, tokens in record.Record.of(kept.record).removals) == 2 * 96
-        end = kept.tokens + 2 * 96
+        assert sum(tokens for _, tokens in record.Record.of(kept.record).removals) == 96
+        end = kept.tokens + 96
     with opened(model) as attached:  # the rest was removed, what was kept is found
         assert attached._backing.queues[0].target.sessions() == {kept.slices[0][1]}
         cache = attached.sessions.cache(text[:, : end + 1], "talk")
-        assert (cache.get_seq_length(), cache.removed) == (end, 2 * 96)
-        assert torch.equal(greedy(model, text[:, : end + 1], 399 - end, past_key_values=cache), text)
+        assert (cache.get_seq_length(), cache.removed) == (end, 96)
+        assert torch.equal(greedy(model, text[:, : end + 1], 299 - end, past_key_values=cache), text[:, :300])
 
 
 def test_a_save_in_the_background_that_finds_no_room_for_a_record_ends(opened, model, monkeypatch, caplog):
@@ -151,8 +167,8 @@ def test_records_are_counted_with_few_reads(target, monkeypatch):
     assert not record.read_record(session).usable
 
 
+@pytest.mark.usefixtures("shortened")
 def test_it_is_no_prefix_of_anything_else(opened, model, text):
-    shortened(opened, model, text)
     with opened(model) as attached:
         store = attached.sessions
         assert store.cache(text[:, :250]).get_seq_length() == 0  # without its name
@@ -182,8 +198,8 @@ def test_without_a_name_the_whole_beginning_stays(opened, model, text):
         assert cache.removed > 0
 
 
+@pytest.mark.usefixtures("shortened")
 def test_a_lost_index_is_made_again(opened, model, text, tmp_path):
-    shortened(opened, model, text)
     for path in (tmp_path / "a").glob("0.kv.sessions*"):
         path.unlink()
     with opened(model) as attached:
@@ -207,7 +223,7 @@ def test_a_process_that_dies_while_tokens_leave_serves_nothing_wrong(opened, mod
         cache.keeper = None
         cache.let_go()
     for again in ("kept", "lost"):
-        shutil.copytree(tmp_path / "a", tmp_path / again)
+        copy(tmp_path / "a", tmp_path / again)
         if again == "lost":
             for path in (tmp_path / again).glob("0.kv.sessions*"):
                 path.unlink()
@@ -219,8 +235,8 @@ def test_a_process_that_dies_while_tokens_leave_serves_nothing_wrong(opened, mod
             assert torch.equal(greedy(model, text[:, :192], 1, past_key_values=cache), text[:, :193])
 
 
+@pytest.mark.usefixtures("shortened")
 def test_it_moves_to_another_drive(opened, model, text, tmp_path):
-    shortened(opened, model, text)
     with opened(model) as attached:
         entry = attached.sessions.index.named("talk", "")
         export(attached.sessions.shelf, entry, tmp_path / "talk.npz")

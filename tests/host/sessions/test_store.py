@@ -54,7 +54,7 @@ def drive_sessions(attached):
     return sorted(attached._backing.queues[0].target.sessions())
 
 
-@pytest.mark.parametrize("drives", [1, 2])
+@pytest.mark.parametrize("drives", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_conversation_goes_on_in_another_process(opened, model, drives):
     ids, expected = PROMPT, greedy(model, PROMPT, 60)
     for turn in range(3):
@@ -461,8 +461,16 @@ def test_the_quota_of_a_tenant_goes_before_the_bound_of_all(opened, model):
         assert store.index.bytes("a") <= size
 
 
-@pytest.mark.parametrize("kv_format", [name for name in KV_FORMATS if name != "f16"])
-@pytest.mark.parametrize("policy", [{}, {"attention": "sparf", "ratio": Fraction(1, 4)}], ids=["exact", "sparf"])
+@pytest.mark.parametrize(
+    ("policy", "kv_format"),
+    [
+        pytest.param(policy, name, marks=() if (name == "int8") == (not policy) else pytest.mark.slow)
+        for policy in ({}, {"attention": "sparf", "ratio": Fraction(1, 4)})
+        for name in KV_FORMATS
+        if name != "f16"
+    ],
+    ids=lambda value: value if isinstance(value, str) else "sparf" if value else "exact",
+)
 def test_sessions_in_8_and_4_bits_go_on_and_are_not_mixed(opened, model, kv_format, policy):
     with opened(model, kv_format=kv_format, **policy) as attached:
         tokens, _ = generate(attached, PROMPT, 20)

@@ -1,6 +1,5 @@
 """K and V in a file on this machine's disk: the emulator's bits, more data than memory, and a kill."""
 
-import hashlib
 import os
 import signal
 import subprocess
@@ -9,20 +8,18 @@ import textwrap
 from fractions import Fraction
 from pathlib import Path
 
+import filled_drive
 import forked
-import numpy as np
 import pytest
 import small_models
 import torch
+from filled_drive import LAYER_MIB, LAYERS, MIB, fill_and_attend
 from small_models import CONFIGS, prompts, random_model
 from transformers import Qwen3Config
 
-from kvdrive import abi
 from kvdrive.config.run import RunConfig
 from kvdrive.errors import InputError, TargetError
 from kvdrive.generation.generate import greedy
-from kvdrive.kernels.native import scale_bits
-from kvdrive.kvcache.session import Session
 from kvdrive.plugins.transformers import attach
 from kvdrive.targets.cpu import CpuDrive
 from kvdrive.targets.emulator import Emulator
@@ -30,7 +27,6 @@ from kvdrive.targets.opening import DriveOptions, open_drives
 
 LONG = Qwen3Config(**CONFIGS["qwen3"].to_dict() | {"max_position_embeddings": 4096})
 PROMPT = prompts(1, 3000)
-MIB = 1 << 20
 
 
 @pytest.fixture(scope="module")
@@ -76,49 +72,19 @@ def test_compiled_kernels_read_the_same_file(tmp_path):
     assert torch.equal(tokens[0], greedy(model, ids, 8))
 
 
-def fill_and_attend(target, layers=12, heads=2, tokens=16384, d=128):
-    """Write K and V of all layers, 16 MiB each, to `target`; attend over each layer; return a digest of the outputs."""
-    rng, digest, session = np.random.default_rng(1), hashlib.sha256(), Session(target)
-    for layer in range(layers):
-        for kind in abi.KvKind:
-            session.append(layer, kind, 0, rng.standard_normal((heads, tokens, d), np.float32).astype(np.float16))
-    q = rng.standard_normal((heads, 2, d)).astype(np.float16)
-    for layer in range(layers):
-        digest.update(session.attend(layer, q, tokens, scale_bits(None, d)).out.tobytes())
-    return digest.hexdigest()
-
-
-def memory(name):
-    """A value of /proc/self/status in bytes."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) << 10 for line in lines if line.startswith(name + ":"))
-
-
 TESTS = [
     str(Path(file).parent) for file in (__file__, small_models.__file__, forked.__file__)
 ]  # for the child's imports
 
-IN_LITTLE_MEMORY = """
-    import resource, sys
-    sys.path[:0] = {tests!r}
-    from pathlib import Path
-    from test_cpu_target import MIB, CpuDrive, fill_and_attend, memory
-    resource.setrlimit(resource.RLIMIT_DATA, (memory("VmData") + 140 * MIB,) * 2)
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts here
-    before = memory("VmHWM")
-    with CpuDrive(Path({path!r}), 1, 1 << 28) as drive:
-        print(fill_and_attend(drive), memory("VmHWM") - before, drive.stats().file_bytes_read)
-"""
-
 
 def test_more_keys_and_values_than_memory(tmp_path):
-    """192 MiB of K and V in a process that is limited to 140 MiB of memory and uses less than 100 MiB."""
-    script = textwrap.dedent(IN_LITTLE_MEMORY.format(tests=TESTS, path=str(tmp_path / "cpu.kv")))
-    child = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    """128 MiB of K and V in a process that is limited to 100 MiB of memory and uses less than 50 MiB."""
+    command = [sys.executable, filled_drive.__file__, tmp_path / "cpu.kv", str(100 * MIB)]
+    child = subprocess.run(command, capture_output=True, text=True, check=False)
     assert child.returncode == 0, child.stderr
     digest, peak, read = child.stdout.split()
-    assert int(read) > 192 * MIB - 20 * MIB  # the rows written last were still in memory
-    assert int(peak) < 100 * MIB
+    assert int(read) > LAYERS * LAYER_MIB * MIB - 20 * MIB  # the rows written last were still in memory
+    assert int(peak) < 50 * MIB
     with Emulator(tmp_path / "emulated.kv", "fast", capacity_bytes=1 << 28) as drive:
         assert fill_and_attend(drive) == digest
 

@@ -4,9 +4,12 @@ import functools
 import json
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import forked
+import in_process
+import pytest
 import same_generation
 from emulated_cards import Cards, set_up_cards
 from made_up_machine import MadeUpCard, make_machine
@@ -28,29 +31,34 @@ def expected(policy, kv_format="f16"):
 
 
 @contextmanager
-def served(folder, *where):
-    """A process that serves a new drive, and what it says about the place."""
-    kvdrive_drive = [sys.executable, "-m", "kvdrive", "drive"]
-    subprocess.run([*kvdrive_drive, "create", folder / "served.kv"], check=True, capture_output=True)
-    command = [*kvdrive_drive, "serve", folder / "served.kv", *where]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+def served(path, *where):
+    """A process that serves the drive `path`, and what it says about the place."""
+    assert in_process.kvdrive("drive", "create", path).returncode == 0
+    command = [sys.executable, "-m", "kvdrive", "drive", "serve", path, *where]
+    with forked.popen(command, stdout=subprocess.PIPE, text=True, dies_with_parent=True) as process:
         try:
             yield process.stdout.readline()
         finally:
             process.terminate()
 
 
-@contextmanager
-def place(kind, folder):
-    """The name of a target as `attach` and `--target` take it."""
-    if kind == "rings":
-        with served(folder, "--socket", folder / "drive.sock"):
-            yield str(folder / "drive.sock")
-    elif kind == "tcp":
-        with served(folder, "--nvme-tcp", "127.0.0.1:0") as said:
-            yield "tcp://127.0.0.1:" + said.split("nvme-tcp 127.0.0.1:")[1].split(",")[0]
-    else:
-        yield kind
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    """The name of a kind of target as `attach` and `--target` take it. A drive is served to all tests of its kind."""
+    folder, open_places = tmp_path_factory.mktemp("served"), ExitStack()
+
+    @functools.cache
+    def place(kind):
+        if kind == "rings":
+            open_places.enter_context(served(folder / "rings.kv", "--socket", folder / "drive.sock"))
+            return str(folder / "drive.sock")
+        if kind == "tcp":
+            said = open_places.enter_context(served(folder / "tcp.kv", "--nvme-tcp", "127.0.0.1:0"))
+            return "tcp://127.0.0.1:" + said.split("nvme-tcp 127.0.0.1:")[1].split(",")[0]
+        return kind
+
+    with open_places:
+        yield place
 
 
 @in_pairs(
@@ -60,9 +68,8 @@ def place(kind, folder):
         "kv_format": same_generation.FORMATS,
     }
 )
-def test_targets_of_this_process_and_served_ones(kind, policy, kv_format, tmp_path):
-    with place(kind, tmp_path) as target:
-        found = same_generation.generate(target, policy, kv_format)
+def test_targets_of_this_process_and_served_ones(kind, policy, kv_format, places):
+    found = same_generation.generate(places(kind), policy, kv_format)
     assert len(found) == same_generation.TOKENS
     assert found == expected(policy, kv_format)
 
