@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from family_models import SERVED
+from pairs import some_quick
 from small_models import CONFIGS, SMALL, prompts, random_model
 from transformers import LlamaConfig
 
@@ -43,7 +44,7 @@ def padding(ids):
 
 def logits(model, target, xcache, spill=5):
     """Logits of a padded prompt, of steps, and of a later turn of several tokens."""
-    ids, nexts, turn = prompts(3, 20), prompts(3, 12, seed=3), prompts(3, 9, seed=4)
+    ids, nexts, turn = prompts(3, 20), prompts(3, 8, seed=3), prompts(3, 9, seed=4)
     mask = padding(torch.cat([ids, nexts, turn, turn], dim=1))
     found = []
     with attach(model, target, spill=spill, xcache=xcache) as attached, torch.no_grad():
@@ -54,7 +55,7 @@ def logits(model, target, xcache, spill=5):
             found.append(model(tokens, attention_mask=mask[:, :length], past_key_values=cache).logits)
 
         call(ids)
-        for i in range(12):
+        for i in range(8):
             call(nexts[:, i : i + 1])
         call(turn)
         call(nexts[:, :1])
@@ -64,8 +65,14 @@ def logits(model, target, xcache, spill=5):
 
 @pytest.mark.parametrize(
     ("name", "dtype"),
-    [(name, torch.bfloat16) for name in NAMES]
-    + [(name, dtype) for name in ("opt", "llama", "qwen3") for dtype in (torch.float16, torch.float32)],
+    some_quick(
+        [(name, torch.bfloat16) for name in NAMES]
+        + [(name, dtype) for name in ("opt", "llama", "qwen3") for dtype in (torch.float16, torch.float32)],
+        [
+            *((name, torch.bfloat16) for name in ("opt", "qwen2", "mixtral")),
+            *(("llama", torch.float16), ("qwen3", torch.float32)),
+        ],
+    ),
     ids=str,
 )
 def test_logits_have_the_same_bits(target, name, dtype):
