@@ -50,10 +50,17 @@ CONFIGS = {
 }
 
 
+_MADE = {}
+
+
 def random_model(config, seed=1):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return AutoModelForCausalLM.from_config(copy.deepcopy(config)).eval()
+    """A model with random weights that belongs to the caller: a copy of one that is made once."""
+    key = type(config), config.to_json_string(use_diff=False), seed
+    if key not in _MADE:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            _MADE[key] = AutoModelForCausalLM.from_config(copy.deepcopy(config)).eval()
+    return copy.deepcopy(_MADE[key])
 
 
 def prompts(rows, tokens, seed=2):

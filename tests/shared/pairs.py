@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matrices of test parameters: `make test` runs rows with every pair of values, `make test-full` runs all rows.
+"""Matrices of test parameters: `make test` runs rows with every pair of values, or with each value; `make test-full` all.
 
 Faults that need three values at once are rare, those of one value or of a pair are not. Which rows are taken is the
 same in every run.
@@ -8,7 +8,7 @@ same in every run.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any
 
@@ -38,13 +38,39 @@ def covering_rows(sizes: Sequence[int], seed: int = SEED) -> list[tuple[int, ...
     return chosen
 
 
+def rows_of_each_value(sizes: Sequence[int]) -> list[tuple[int, ...]]:
+    """Rows of indices that have each value of each factor: as many as the longest factor has."""
+    return [tuple(row % size for size in sizes) for row in range(max(sizes))]
+
+
 def in_pairs(factors: Mapping[str, Iterable[Any]]) -> pytest.MarkDecorator:
     """Parametrize with all combinations of values; those that are not needed for a pair are slow tests.
 
     A key with commas ("group, d") is one factor that sets several arguments; its values are tuples.
     """
+    return _parametrized(factors, covering_rows)
+
+
+def by_value(factors: Mapping[str, Iterable[Any]]) -> pytest.MarkDecorator:
+    """Like `in_pairs`, but a row is quick only if it is needed for a value: where factors do not meet in the code."""
+    return _parametrized(factors, rows_of_each_value)
+
+
+def some_quick(rows: Iterable[Any], quick: Iterable[Any]) -> list[Any]:
+    """Values of one parameter, or tuples of several: those that are not in `quick` are slow tests."""
+    chosen, found = list(quick), list(rows)
+    assert all(one in found for one in chosen), chosen
+    return [
+        pytest.param(*(row if isinstance(row, tuple) else (row,)), marks=() if row in chosen else pytest.mark.slow)
+        for row in found
+    ]
+
+
+def _parametrized(
+    factors: Mapping[str, Iterable[Any]], choose: Callable[[Sequence[int]], list[tuple[int, ...]]]
+) -> pytest.MarkDecorator:
     values = [list(one) for one in factors.values()]
-    fast = set(covering_rows([len(one) for one in values]))
+    fast = set(choose([len(one) for one in values]))
     several = ["," in name for name in factors]
     rows = []
     for row in product(*(range(len(one)) for one in values)):

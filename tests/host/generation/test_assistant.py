@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from family_models import SERVED
+from pairs import by_value, some_quick
 from small_models import prompts, random_model
 from transformers import LlamaForCausalLM
 from typer.testing import CliRunner
@@ -23,7 +24,7 @@ from kvdrive.plugins.transformers import attach
 from kvdrive.targets.emulator import Emulator
 
 PROMPT = "The drive keeps the keys and the values of every token, and the host"
-NEW = 40
+NEW = 24
 
 
 @pytest.fixture(scope="session")
@@ -62,27 +63,21 @@ def report(run):
     return call
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        (),
-        ("--spill", 1, "--drives", 2),
-        ("--temperature", 0.1, "--seed", 3),
-        ("--kv-format", "int4"),
-        *(
-            pytest.param(one, marks=pytest.mark.slow)
-            for one in (
-                ("--target", "cpu", "--spill", 1),
-                ("--active", "memory"),
-                ("--xcache", 1),
-                *(("--kv-format", name) for name in KV_FORMATS if name not in ("f16", "int4")),
-                ("--on-failure", "recompute"),
-            )
-        ),
-    ],
-    ids=lambda options: " ".join(map(str, options)) or "default",
-)
-def test_tokens_are_those_without_an_assistant(report, small, options):
+WAYS = {
+    "default": (),
+    "cpu": ("--target", "cpu", "--spill", 1),
+    "drives": ("--spill", 1, "--drives", 2),
+    "sampled": ("--temperature", 0.1, "--seed", 3),
+    "memory": ("--active", "memory"),
+    "xcache": ("--xcache", 1),
+    **{name: ("--kv-format", name) for name in KV_FORMATS if name != "f16"},
+    "recompute": ("--on-failure", "recompute"),
+}
+
+
+@pytest.mark.parametrize("way", some_quick(WAYS, ["drives", "sampled", "memory", "xcache", "int4"]))
+def test_tokens_are_those_without_an_assistant(report, small, way):
+    options = WAYS[way]
     alone = report(*options)
     drafted = report("--assistant", small, *options)
     assert drafted["tokens"] == alone["tokens"]
@@ -116,8 +111,7 @@ def texts(checkpoint, assistant, target, sampling=GREEDY, stop_ids=frozenset(), 
         return [int(one.tokens) for one in found], found, held, again.logits
 
 
-@pytest.mark.parametrize("spill", [1, 16])
-@pytest.mark.parametrize("sampling", [GREEDY, Sampling(0.1, 20, 0.95, seed=5)])
+@by_value({"spill": [1, 16], "sampling": [GREEDY, Sampling(0.1, 20, 0.95, seed=5)]})
 def test_the_cache_holds_the_chosen_tokens_and_nothing_else(checkpoint, small, tmp_path, spill, sampling):
     loaded = checkpoints.load(str(checkpoint))
     found = []

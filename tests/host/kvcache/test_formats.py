@@ -5,6 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+from pairs import by_value
 from small_models import prompts
 
 from kvdrive import abi
@@ -28,7 +29,7 @@ def drive_at(path, engine="fast"):
     return Emulator(path, engine, capacity_bytes=1 << 26)
 
 
-def decode(model, target, steps=12, **options):
+def decode(model, target, steps=8, **options):
     """Logits of a prompt, single steps, a later turn, beams and steps again."""
     ids, nexts, turn = prompts(2, 70), prompts(2, steps, seed=3), prompts(2, 9, seed=5)
     with attach(model, target, **options) as drive, torch.no_grad():
@@ -64,14 +65,7 @@ CHOOSING = {
 }
 
 
-def formats_and_policies():
-    """Each format with one policy; with the others it is slow."""
-    for number, policy in enumerate(CHOOSING):
-        for other, kv_format in enumerate(FORMATS):
-            yield pytest.param(policy, kv_format, marks=() if number == other else pytest.mark.slow)
-
-
-@pytest.mark.parametrize(("policy", "kv_format"), list(formats_and_policies()))
+@by_value({"kv_format": FORMATS, "policy": CHOOSING})
 def test_choices_over_formats_are_the_same_on_every_engine(tmp_path, llama, kv_format, policy):
     options = {"kv_format": kv_format, "spill": 8, "attention": CHOOSING[policy]}
     want, _ = decode(llama, drive_at(tmp_path / "0"), **options)
@@ -82,8 +76,7 @@ def test_choices_over_formats_are_the_same_on_every_engine(tmp_path, llama, kv_f
     assert not torch.equal(exact, want)
 
 
-@pytest.mark.parametrize("kv_format", FORMATS)
-@pytest.mark.parametrize("policy", CHOOSING)
+@by_value({"kv_format": FORMATS, "policy": reversed(CHOOSING)})
 def test_choices_over_a_format_are_those_over_its_numbers_in_binary16(
     tmp_path, llama, kv_format, policy, monkeypatch: pytest.MonkeyPatch
 ):

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 import torch
+from pairs import some_quick
 from small_models import CONFIGS, prompts, random_model
 
 from kvdrive.errors import InputError, RangeError, UnsupportedError
@@ -13,7 +14,9 @@ from kvdrive.kvcache.mini_batches import MiniBatches
 from kvdrive.kvcache.turns import Turns
 from kvdrive.plugins.transformers import attach
 
-ROWS, STEPS = 5, 20
+ROWS, STEPS = 5, 8
+
+CHOOSING = [("llama", torch.bfloat16, {"attention": name, "ratio": 1 / 4}) for name in ("sparf", "groups")]
 
 
 def model_of(name, dtype=torch.bfloat16):
@@ -39,23 +42,16 @@ def logits(model, target, **options):
 
 @pytest.mark.parametrize(
     ("name", "dtype", "options"),
-    [
-        ("opt", torch.float32, {}),
-        ("qwen3", torch.bfloat16, {}),
-        ("opt", torch.bfloat16, {"xcache": 0.4}),
-        ("llama", torch.bfloat16, {"attention": "groups", "ratio": 1 / 4}),
-        *(
-            pytest.param(*one, marks=pytest.mark.slow)
-            for one in (
-                ("opt", torch.bfloat16, {}),
-                ("qwen3", torch.float32, {}),
-                ("llama", torch.float32, {}),
-                ("llama", torch.bfloat16, {}),
-                ("qwen3", torch.float32, {"xcache": 1.0}),
-                ("llama", torch.bfloat16, {"attention": "sparf", "ratio": 1 / 4}),
-            )
-        ),
-    ],
+    some_quick(
+        [(name, dtype, {}) for name in ("opt", "llama", "qwen3") for dtype in (torch.float32, torch.bfloat16)]
+        + [("opt", torch.bfloat16, {"xcache": 0.4}), ("qwen3", torch.float32, {"xcache": 1.0}), *CHOOSING],
+        [
+            ("opt", torch.float32, {}),
+            ("qwen3", torch.bfloat16, {}),
+            ("opt", torch.bfloat16, {"xcache": 0.4}),
+            *CHOOSING,
+        ],
+    ),
     ids=str,
 )
 def test_logits_have_the_bits_of_one_batch(target, name, dtype, options):

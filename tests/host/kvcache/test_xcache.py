@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from family_models import SERVED
+from pairs import some_quick
 from small_models import CONFIGS, SMALL, prompts, random_model
 from transformers import LlamaConfig
 
@@ -43,7 +44,7 @@ def padding(ids):
 
 def logits(model, target, xcache, spill=5):
     """Logits of a padded prompt, of steps, and of a later turn of several tokens."""
-    ids, nexts, turn = prompts(3, 20), prompts(3, 12, seed=3), prompts(3, 9, seed=4)
+    ids, nexts, turn = prompts(3, 20), prompts(3, 8, seed=3), prompts(3, 9, seed=4)
     mask = padding(torch.cat([ids, nexts, turn, turn], dim=1))
     found = []
     with attach(model, target, spill=spill, xcache=xcache) as attached, torch.no_grad():
@@ -54,7 +55,7 @@ def logits(model, target, xcache, spill=5):
             found.append(model(tokens, attention_mask=mask[:, :length], past_key_values=cache).logits)
 
         call(ids)
-        for i in range(12):
+        for i in range(8):
             call(nexts[:, i : i + 1])
         call(turn)
         call(nexts[:, :1])
@@ -62,16 +63,16 @@ def logits(model, target, xcache, spill=5):
     return torch.cat(found, dim=1), stats
 
 
-QUICK = {("opt", torch.bfloat16), ("qwen3", torch.float16), ("llama", torch.float32), ("mixtral", torch.bfloat16)}
-
-
 @pytest.mark.parametrize(
     ("name", "dtype"),
-    [
-        pytest.param(name, dtype, marks=() if (name, dtype) in QUICK else pytest.mark.slow)
-        for name in NAMES
-        for dtype in (PRECISIONS if name in ("opt", "llama", "qwen3") else [torch.bfloat16])
-    ],
+    some_quick(
+        [(name, torch.bfloat16) for name in NAMES]
+        + [(name, dtype) for name in ("opt", "llama", "qwen3") for dtype in (torch.float16, torch.float32)],
+        [
+            *((name, torch.bfloat16) for name in ("opt", "qwen2", "mixtral")),
+            *(("llama", torch.float16), ("qwen3", torch.float32)),
+        ],
+    ),
     ids=str,
 )
 def test_logits_have_the_same_bits(target, name, dtype):
@@ -200,9 +201,8 @@ def test_a_projection_that_rounds_otherwise_changes_nothing(target, project_othe
     assert stats["corrected"] > 100
 
 
-@pytest.mark.parametrize(
-    ("count", "spill"), [(2, 1), (3, 16), *(pytest.param(*one, marks=pytest.mark.slow) for one in ((2, 16), (3, 1)))]
-)
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("spill", [1, 16])
 def test_any_number_of_drives_gives_the_same_bits(drives, count, spill):
     model = model_of("qwen3")
     wanted, _ = logits(model, drives[0], 0.0)

@@ -3,8 +3,8 @@
 Stock logits of a low precision differ from those of the same weights in binary32; the drive's must not differ more.
 """
 
-import pytest
 import torch
+from pairs import by_value
 from small_models import CONFIGS, prompts
 
 from kvdrive.generation.generate import generate, greedy
@@ -12,17 +12,7 @@ from kvdrive.plugins.transformers import attach
 
 FAMILIES = [name for name in CONFIGS if name != "llama-mha"]
 PRECISIONS = [torch.bfloat16, torch.float16]
-
-
-def families_and(values):
-    """Each family with one of two values; with the other it is slow."""
-    for number, name in enumerate(FAMILIES):
-        for other, value in enumerate(values):
-            few = pytest.mark.slow if (number + other) % 2 else ()
-            yield pytest.param(name, *(value if isinstance(value, tuple) else (value,)), marks=few)
-
-
-PREFILL, TOKENS = 40, 60
+PREFILL, TOKENS = 40, 56
 
 
 def steps(model, target, ids):
@@ -39,7 +29,7 @@ def logits(model, ids):
         return model(ids).logits[:, PREFILL:].float()
 
 
-@pytest.mark.parametrize(("name", "dtype"), list(families_and(PRECISIONS)), ids=str)
+@by_value({"name": FAMILIES, "dtype": PRECISIONS})
 def test_no_further_from_binary32_than_transformers(target, stored_model, name, dtype):
     model, ids = stored_model(name, dtype), prompts(2, TOKENS)
     ours, stats = steps(model, target, ids)
@@ -49,7 +39,7 @@ def test_no_further_from_binary32_than_transformers(target, stored_model, name, 
     assert 0 < (ours - exact).abs().mean() < 1.2 * (stock - exact).abs().mean()
 
 
-@pytest.mark.parametrize(("name", "dtype"), list(families_and(PRECISIONS)), ids=str)
+@by_value({"name": FAMILIES, "dtype": PRECISIONS[::-1]})
 def test_generation_keeps_the_precision(target, stored_model, name, dtype):
     """Every spill interval gives the same bits and so the same tokens. Inputs and outputs have the model's dtype."""
     model, ids = stored_model(name, dtype), prompts(2, 20)
@@ -77,11 +67,10 @@ def outgrow(model, factor):
         out.weight[:, : heads // kv_heads * head_dim] /= factor
 
 
-# Beyond binary16; and less than its guard asks for.
-FACTORS = [(torch.bfloat16, 2.0**23), (torch.float16, 2.0**13)]
+OUTGROWN = [(torch.bfloat16, 2.0**23), (torch.float16, 2.0**13)]  # beyond binary16; and less than its guard asks for
 
 
-@pytest.mark.parametrize(("name", "dtype", "factor"), list(families_and(FACTORS)), ids=str)
+@by_value({"name": FAMILIES, "dtype, factor": OUTGROWN})
 def test_heads_out_of_range_are_scaled(target, stored_model, name, dtype, factor):
     model, ids = stored_model(name, dtype), prompts(2, TOKENS)
     outgrow(model, factor)

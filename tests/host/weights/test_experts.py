@@ -7,6 +7,7 @@ import moe_models
 import numpy as np
 import pytest
 import torch
+from pairs import by_value
 from rich.console import Console
 
 from kvdrive.errors import InputError, TargetError
@@ -50,7 +51,7 @@ def ids(rows, tokens, seed=3):
     return torch.randint(0, 256, (rows, tokens), generator=torch.Generator().manual_seed(seed))
 
 
-def greedy(model, prompt, new_tokens=10):
+def greedy(model, prompt, new_tokens=6):
     return model.generate(prompt, max_new_tokens=new_tokens, do_sample=False, eos_token_id=-1, pad_token_id=0)
 
 
@@ -62,17 +63,12 @@ def ready(slots, keys):
         keys = [key for key in keys if key not in there]
 
 
-STORED = [("float32", "float32"), ("bfloat16", "float32"), ("bfloat16", "auto")]  # in the file, and asked for
-
-
-def families_and_precisions():
-    """Each family in one precision; in the others it is slow."""
-    for number, name in enumerate(moe_models.CONFIGS):
-        for other, stored in enumerate(STORED):
-            yield pytest.param(name, *stored, marks=() if number % 3 == other else pytest.mark.slow)
-
-
-@pytest.mark.parametrize(("name", "stored", "dtype"), list(families_and_precisions()))
+@by_value(
+    {
+        "name": moe_models.CONFIGS,
+        "stored, dtype": [("float32", "float32"), ("bfloat16", "float32"), ("bfloat16", "auto")],
+    }
+)
 def test_tokens_equal_those_of_the_model_in_memory(name, stored, dtype, converted):
     folder, path = converted(name, stored)
     whole = moe_models.in_memory(folder, DTYPES[stored if dtype == "auto" else dtype])
@@ -87,15 +83,7 @@ def test_tokens_equal_those_of_the_model_in_memory(name, stored, dtype, converte
         checkpoint.weights.close()
 
 
-@pytest.mark.parametrize(
-    ("cache", "look_ahead"),
-    [
-        ("lfu", "on"),
-        ("lru", "off"),
-        ("prior", "on"),
-        *(pytest.param(*one, marks=pytest.mark.slow) for one in (("lfu", "off"), ("lru", "on"), ("prior", "off"))),
-    ],
-)
+@by_value({"cache": ["lfu", "lru", "prior"], "look_ahead": ["off", "on"]})
 def test_no_policy_changes_a_token(cache, look_ahead, converted):
     folder, path = converted("qwen3-moe")
     expected = greedy(moe_models.in_memory(folder), ids(1, 6), 20)

@@ -6,6 +6,7 @@ import moe_models
 import numpy as np
 import pytest
 import torch
+from pairs import by_value
 from rich.console import Console
 
 from kvdrive.generation import places
@@ -69,20 +70,20 @@ def converted(tmp_path_factory):
     return of
 
 
-def greedy(model, prompt, new_tokens=10):
+def greedy(model, prompt, new_tokens=6):
     return model.generate(prompt, max_new_tokens=new_tokens, do_sample=False, eos_token_id=-1, pad_token_id=0)
 
 
-MODELS = [("mixtral", "bfloat16"), ("olmoe", "float32"), ("gpt-oss", "float32"), ("mini_relu", "float32")]
-
-
-@pytest.mark.parametrize(
-    ("name", "stored", "format"),
-    [
-        pytest.param(*model, format, marks=pytest.mark.slow if (number + other) % 2 else ())
-        for number, model in enumerate(MODELS)
-        for other, format in enumerate(("int8", "int4"))
-    ],
+@by_value(
+    {
+        "name, stored": [
+            ("mixtral", "bfloat16"),
+            ("olmoe", "float32"),
+            ("gpt-oss", "float32"),
+            ("mini_relu", "float32"),
+        ],
+        "format": ["int8", "int4"],
+    }
 )
 def test_tokens_equal_those_of_a_model_with_the_same_numbers(name, stored, format, converted):
     folder, path = converted(name, stored, format)
