@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kvdrive.cli import options as _groups  # noqa: F401 (the flags are read from its groups)
 from kvdrive.cli.fields import with_flags
 from kvdrive.config.abilities import Ability, Part
 from kvdrive.config.resolve import part_of

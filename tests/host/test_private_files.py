@@ -154,8 +154,8 @@ def test_processes_of_every_command_that_generates(checkpoint, tmp_path):
          "--report", work / "report"],
         ["chat", *model, *few],
         ["batch", tmp_path / "prompts.jsonl", "--out", work / "answers.jsonl", *model, *few],
-        ["run", "--model", "mini", "--threads", "1", "--prompt-tokens", "200", "--new-tokens", "2",
-         "--out", work / "run-report"],
+        ["run", "--model", "mini", "--threads", "1", "--prompt-tokens", "200", "--max-new-tokens", "2",
+         "--report", work / "run-report"],
     )  # fmt: skip
     started = [
         forked.popen(

@@ -19,7 +19,8 @@ from kvdrive.blocks.slots import HEADER_BYTES, Seal
 from kvdrive.errors import InputError, TargetError
 from kvdrive.nvme.errors import CommandError, KeyExistsError
 from kvdrive.targets.key_value import KeyValueNamespace
-from kvdrive.targets.opening import DriveOptions, open_named
+from kvdrive.targets.opening import open_named
+from kvdrive.targets.options import DriveOptions
 
 log = logging.getLogger(__name__)
 _MODEL_BYTES, _KEY_BYTES = 4, 16

@@ -10,21 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from kvdrive.cli.fields import configured
-from kvdrive.cli.groups import command
-from kvdrive.cli.options import (
-    FolderOptions,
-    InputTier,
-    MemoryTier,
-    ModelOptions,
-    OverflowOptions,
-    PolicyOptions,
-    Speculation,
-    TargetOptions,
-    WeightsTier,
-    kept_drives,
-)
-from kvdrive.cli.paths import output_folder
+from kvdrive.cli.command import MODEL, OUTPUT, JsonFlag, ReportFolder, command
+from kvdrive.cli.fields import Fields, kept_drives
+from kvdrive.config.run import GROUPS, RunConfig
 from kvdrive.errors import InputError
 from kvdrive.targets.addresses import is_address
 from kvdrive.waiting import IMPORTS, waiting_for
@@ -36,46 +24,51 @@ def _kept(given: dict[str, Any]) -> str:
     """What a generation that ^C has stopped leaves, from its arguments."""
     if given["session"]:
         return f"the session {given['session']} keeps the text so far"
-    return f"there is only the text so far; {kept_drives(given)}"
+    return f"there is only the text so far; {kept_drives(given['config'])}"
 
 
-@command(app, kept=_kept)
+@command(app, shown="generate --prompt 'def ' --max-new-tokens 32 --check", kept=_kept)
 def generate(
-    computed: ModelOptions,
-    where: TargetOptions,
-    files: FolderOptions,
-    how: PolicyOptions,
-    tier: MemoryTier,
-    full: OverflowOptions,
-    inputs: InputTier,
-    placed: WeightsTier,
-    drafts: Speculation,
-    prompt: Annotated[list[str] | None, typer.Option(help="text to continue; again for a batch; - reads stdin")] = None,
-    prompt_file: Annotated[list[Path] | None, typer.Option(help="file to continue; again for a batch")] = None,
-    prompt_tokens: Annotated[int, typer.Option(min=0, help="keep only the last so many prompt tokens; 0: all")] = 0,
-    max_new_tokens: Annotated[int, typer.Option(min=1, help="tokens to generate at most")] = 64,
-    batch: Annotated[int, typer.Option(min=0, help="sequences at once, prompts repeat to fill it; 0: one each")] = 0,
-    mini_batches: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="of the batch: while the drives attend to one, the host computes another one; the same tokens, faster "
-            "where drives with engines of their own take longer than the model's matrices",
-        ),
-    ] = 1,
-    temperature: Annotated[float, typer.Option(min=0, help="0: always the most likely token")] = 0.0,
-    top_k: Annotated[int, typer.Option(min=0, help="sample from the k most likely tokens; 0: no limit")] = 0,
-    top_p: Annotated[float, typer.Option(min=0.001, max=1, help="sample from this share of the probability")] = 1.0,
-    seed: Annotated[int, typer.Option(min=0, help="of the sampling")] = 0,
-    ignore_stop: Annotated[bool, typer.Option("--ignore-stop", help="go on after the model's stop token")] = False,
-    session: Annotated[
-        str, typer.Option(help="go on with the session of this name on --drive or --target, and keep it")
-    ] = "",
-    check: Annotated[bool, typer.Option("--check", help="compare with transformers; exit code 1 if other")] = False,
-    report: Annotated[
-        Path | None, typer.Option(callback=output_folder, help="folder for report.json, two plots and a timeline")
+    config: Annotated[RunConfig, Fields(*GROUPS)],
+    prompt: Annotated[
+        list[str] | None, typer.Option("--prompt", "-p", help="text to continue; again for a batch; - reads stdin")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print the report instead of the text")] = False,
+    prompt_file: Annotated[
+        list[Path] | None, typer.Option("--prompt-file", "-f", help="file to continue; again for a batch")
+    ] = None,
+    max_new_tokens: Annotated[
+        int, typer.Option("--max-new-tokens", "-n", min=1, help="tokens to generate at most")
+    ] = 64,
+    session: Annotated[
+        str,
+        typer.Option("--session", "-s", help="go on with the session of this name on --drive or --target, and keep it"),
+    ] = "",
+    prompt_tokens: Annotated[
+        int, typer.Option(min=0, help="keep only the last so many prompt tokens; 0: all", rich_help_panel=MODEL)
+    ] = 0,
+    batch: Annotated[
+        int,
+        typer.Option(min=0, help="sequences at once, prompts repeat to fill it; 0: one each", rich_help_panel=MODEL),
+    ] = 0,
+    temperature: Annotated[
+        float, typer.Option(min=0, help="0: always the most likely token", rich_help_panel=OUTPUT)
+    ] = 0.0,
+    top_k: Annotated[
+        int, typer.Option(min=0, help="sample from the k most likely tokens; 0: no limit", rich_help_panel=OUTPUT)
+    ] = 0,
+    top_p: Annotated[
+        float, typer.Option(min=0.001, max=1, help="sample from this share of the probability", rich_help_panel=OUTPUT)
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="of the sampling", rich_help_panel=OUTPUT)] = 0,
+    ignore_stop: Annotated[
+        bool, typer.Option("--ignore-stop", help="go on after the model's stop token", rich_help_panel=OUTPUT)
+    ] = False,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="compare with transformers; exit code 1 if other", rich_help_panel=OUTPUT),
+    ] = False,
+    report: ReportFolder = None,
+    as_json: JsonFlag = False,
 ) -> None:
     """Continue text with a local checkpoint whose KV cache lives in drives, which compute its decode attention.
 
@@ -86,10 +79,12 @@ def generate(
         raise InputError("--check compares greedy generation: leave --temperature out")
     if batch and batch < len(texts):
         raise InputError(f"--batch {batch} is less than the {len(texts)} prompts: raise it or leave it out")
-    if mini_batches > max(batch, len(texts)):
-        raise InputError(f"--mini-batches {mini_batches} needs as many sequences: give more prompts, or --batch")
+    if (parts := config.placement.mini_batches) > max(batch, len(texts)):
+        raise InputError(f"--mini-batches {parts} needs as many sequences: give more prompts, or --batch")
     if session:
-        _require_one(session, max(batch, len(texts)), check, files.drive is not None or is_address(where.target))
+        _require_one(
+            session, max(batch, len(texts)), check, config.target.folder is not None or is_address(config.target.target)
+        )
     with waiting_for(IMPORTS):
         from rich.console import Console
 
@@ -98,11 +93,7 @@ def generate(
         from kvdrive.generation.task import Settings, passed, run
 
     settings = Settings(
-        configured(
-            *(computed, where, files, how, tier, full, inputs, placed, drafts),
-            sessions=bool(session),
-            mini_batches=mini_batches,
-        ),
+        config.changed(sessions=bool(session)),
         new_tokens=max_new_tokens,
         sampling=Sampling(temperature, top_k, top_p, seed),
         ignore_stop=ignore_stop,

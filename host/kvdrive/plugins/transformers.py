@@ -78,7 +78,8 @@ from kvdrive.sessions.options import SessionOptions
 from kvdrive.sessions.rates import Rates
 from kvdrive.sessions.store import SessionStore
 from kvdrive.targets.group import Drives, drives_of
-from kvdrive.targets.opening import DriveOptions, open_named
+from kvdrive.targets.opening import open_named
+from kvdrive.targets.options import DriveOptions
 from kvdrive.targets.process import Owned, leave_alone
 from kvdrive.targets.queue import WorkQueue
 

@@ -58,7 +58,7 @@ def entry_of(name: str) -> tuple[str, Entry, dict[str, str]]:
     """
     own, colon, given = name.partition(":")
     if own not in POLICIES:
-        raise InputError(f"no attention policy '{own}': choose one of {', '.join(POLICIES)}")
+        raise InputError(f"no attention policy '{own}': `attention` is one of {', '.join(POLICIES)}")
     entry = POLICIES[own]
     if colon and not entry.takes:
         raise InputError(f"the policy {own} takes nothing after its name: write {own}")

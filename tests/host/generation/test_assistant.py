@@ -197,11 +197,6 @@ def test_an_assistant_with_another_vocabulary_is_refused(run):
     assert "--assistant mini has another vocabulary than" in str(done.exception)
 
 
-def test_serve_takes_no_assistant(run, small):
-    done = run("--assistant", small, command="serve")
-    assert "serve computes sequences together, without drafts: take generate, chat or batch" in str(done.exception)
-
-
 def test_a_cache_that_takes_nothing_back_is_refused(checkpoint, small, target):
     loaded = checkpoints.load(str(checkpoint))
     assistant = load_assistant(ModelOptions(assistant=str(small)), loaded)

@@ -1,0 +1,87 @@
+"""Commands of the command line: their flags are the fields of a `RunConfig`, and options of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_type_hints
+
+import typer
+
+from kvdrive.cli.fields import Fields, with_flags
+from kvdrive.cli.paths import output_folder
+from kvdrive.config.option import Needs
+from kvdrive.errors import KvdriveError, Stopped
+
+_CONFIG = "config"  # the parameter that holds the fields
+OUTPUT = "Output"  # the panel of --help for what a command prints and writes
+MODEL = "Model"
+ReportFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--report",
+        "-o",
+        callback=output_folder,
+        help="folder for the figures and the numbers behind them",
+        rich_help_panel=OUTPUT,
+    ),
+]
+JsonFlag = Annotated[bool, typer.Option("--json", help="print the result as JSON", rich_help_panel=OUTPUT)]
+
+
+def example(arguments: str) -> str:
+    """The line under a command's --help."""
+    return f"Example: kvdrive {arguments}"
+
+
+def command(
+    app: typer.Typer, name: str | None = None, shown: str = "", kept: Callable[[dict[str, Any]], str] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Like `app.command(name)`, but `config`, with `Fields` in its annotation, becomes a flag for each of them.
+
+    `shown`: the example of --help. `kept`: from the arguments of a command that ^C has stopped, what is left.
+    """
+
+    def add(function: Callable[..., None]) -> Callable[..., None]:
+        hints = get_type_hints(function, include_extras=True)
+        fields = _annotated(hints.get(_CONFIG), Fields) or Fields()
+        own = [
+            one.replace(annotation=hints[one.name], kind=Parameter.KEYWORD_ONLY)
+            for one in signature(function).parameters.values()
+            if one.name != _CONFIG
+        ]
+        flags = fields.parameters()
+
+        @wraps(function)
+        def call(**values: Any) -> None:
+            arguments = {one.name: values[one.name] for one in own}
+            try:
+                config = fields.config(values)
+                if _CONFIG in hints:
+                    arguments[_CONFIG] = config
+                fields.check_effects(values, config.values() | values)
+                for one in own:
+                    needs = _annotated(one.annotation, Needs)
+                    if needs and values[one.name] != one.default:
+                        needs.check(one.name, values)
+                function(**arguments)
+            except KeyboardInterrupt as error:
+                raise Stopped(f"stopped: {kept(arguments)}" if kept else "stopped") from error
+            except KvdriveError as error:
+                if error.args and "`" in str(error.args[0]):
+                    error.args = (with_flags(str(error.args[0]), list(values)), *error.args[1:])
+                raise
+
+        call.__signature__ = Signature([*flags, *own])  # type: ignore[attr-defined]
+        call.__annotations__ = {one.name: one.annotation for one in [*flags, *own]}
+        app.command(name, epilog=example(shown) if shown else None)(call)
+        return function
+
+    return add
+
+
+def _annotated(annotation: Any, kind: type) -> Any:
+    """What of `kind` stands in an annotation; None: nothing."""
+    return next((part for part in get_args(annotation) if isinstance(part, kind)), None)
