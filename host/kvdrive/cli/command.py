@@ -13,6 +13,7 @@ import typer
 from kvdrive.cli.fields import Fields, with_flags
 from kvdrive.cli.paths import output_folder
 from kvdrive.config.option import Needs
+from kvdrive.config.run import RunConfig
 from kvdrive.errors import KvdriveError, Stopped
 
 _CONFIG = "config"  # the parameter that holds the fields
@@ -58,10 +59,10 @@ def command(
         def call(**values: Any) -> None:
             arguments = {one.name: values[one.name] for one in own}
             try:
-                config = fields.config(values)
+                given = fields.read(values)
+                fields.check_effects(values, RunConfig().values() | given)
                 if _CONFIG in hints:
-                    arguments[_CONFIG] = config
-                fields.check_effects(values, config.values() | values)
+                    arguments[_CONFIG] = RunConfig.of(**given)
                 for one in own:
                     needs = _annotated(one.annotation, Needs)
                     if needs and values[one.name] != one.default:

@@ -54,8 +54,8 @@ class Fields:
         """The flags as typer's parameters."""
         return [_parameter(name) for name in self.names]
 
-    def config(self, typed: Mapping[str, Any]) -> RunConfig:
-        """The options of a run, from what is typed for each flag. Raises InputError."""
+    def read(self, typed: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of fields, from what is typed for each flag. Raises InputError."""
         given = {}
         for name in self.names:
             what = OPTIONS[name][2]
@@ -64,7 +64,7 @@ class Fields:
         policy, entry, _ = entry_of(given.get("attention", "exact"))
         if policy != "exact" and not entry.takes and "ratio" in given and given["ratio"] is None:
             raise InputError(f"`attention={policy}` reads everything without a ratio: give one, as `ratio=1/8`")
-        return RunConfig.of(**given)
+        return given
 
     def check_effects(self, typed: Mapping[str, Any], given: Mapping[str, Any]) -> None:
         """Raises InputError for a flag that was typed and has no effect beside the others, whose values are `given`."""

@@ -18,6 +18,7 @@ from kvdrive.targets.addresses import is_address
 from kvdrive.waiting import IMPORTS, waiting_for
 
 app = typer.Typer()
+_ANSWER = 6  # tokens: five digits and a full stop
 
 
 def _kept(given: dict[str, Any]) -> str:
@@ -67,19 +68,26 @@ def generate(
         bool,
         typer.Option("--check", help="compare with transformers; exit code 1 if other", rich_help_panel=OUTPUT),
     ] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", "-v", help="show the table of times, bytes and commands", rich_help_panel=OUTPUT),
+    ] = False,
     report: ReportFolder = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Continue text with a local checkpoint whose KV cache lives in drives, which compute its decode attention.
 
-    The text goes to stdout as it comes, progress and numbers to stderr.
+    The text goes to stdout as it comes, progress and numbers to stderr. Without a prompt, the model is asked for
+    something that stands thousands of tokens back.
     """
     texts = _prompts(prompt or [], prompt_file or [])
+    if not texts and (batch or session):
+        raise InputError("no prompt: give --prompt TEXT or --prompt-file FILE")
     if check and temperature:
         raise InputError("--check compares greedy generation: leave --temperature out")
     if batch and batch < len(texts):
         raise InputError(f"--batch {batch} is less than the {len(texts)} prompts: raise it or leave it out")
-    if (parts := config.placement.mini_batches) > max(batch, len(texts)):
+    if (parts := config.placement.mini_batches) > max(batch, len(texts), 1):
         raise InputError(f"--mini-batches {parts} needs as many sequences: give more prompts, or --batch")
     if session:
         _require_one(
@@ -90,29 +98,49 @@ def generate(
 
         from kvdrive.generation.checkpoints import Checkpoint
         from kvdrive.generation.decode import Sampling
+        from kvdrive.generation.demonstration import Demonstration, demonstration
         from kvdrive.generation.task import Settings, passed, run
+        from kvdrive.report.summary import rates
 
     settings = Settings(
         config.changed(sessions=bool(session)),
-        new_tokens=max_new_tokens,
+        new_tokens=max_new_tokens if texts else min(max_new_tokens, _ANSWER),
         sampling=Sampling(temperature, top_k, top_p, seed),
         ignore_stop=ignore_stop,
         session=session,
         check=check,
         report=report,
         stream=not as_json,
+        verbose=verbose,
     )
-    rows = batch or len(texts)
+    rows, console = batch or len(texts), Console(stderr=True)
+    asked: list[Demonstration] = []
 
     def prompts(checkpoint: Checkpoint) -> list[list[int]]:
+        if not texts:
+            asked.append(demonstration(checkpoint, prompt_tokens))
+            _say(console, asked[0].about)
+            if not as_json:
+                typer.echo(f"{asked[0].question} ", nl=False)
+            return [asked[0].ids]
         ids = [checkpoint.encode(text)[-prompt_tokens:] for text in texts]
         return [ids[row % len(ids)] for row in range(rows)]
 
-    found = run(settings, prompts, Console(stderr=True))
+    found = run(settings, prompts, console)
+    verdict = [one.verdict(found["text"][0]) for one in asked]
+    if not verbose:
+        _say(console, "; ".join([*verdict, rates(found)]))
+    elif verdict:
+        _say(console, verdict[0])
     if as_json:
         typer.echo(json.dumps(found))
     if not passed(found):
         raise typer.Exit(1)
+
+
+def _say(console: Any, sentence: str) -> None:
+    """Print a sentence as it is."""
+    console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
 
 def _require_one(session: str, rows: int, check: bool, stays: bool) -> None:
@@ -141,6 +169,4 @@ def _prompts(texts: list[str], files: list[Path]) -> list[str]:
             raise InputError(f"cannot read the prompt {path}: {error.strerror}") from error
         except UnicodeDecodeError as error:
             raise InputError(f"the prompt {path} is no UTF-8 text: convert it first") from error
-    if not prompts:
-        raise InputError("no prompt: give --prompt TEXT or --prompt-file FILE")
     return prompts

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-_PROMPT_TOKENS = 8192
-_ROOM = 1024  # positions reserved for the answer
 _VERIFY_STEPS = 4  # the compiled kernels take about a second per step, at 8192 tokens of the shipped model
 
 
@@ -73,13 +71,13 @@ def run(
         check=True,
         verify_steps=_VERIFY_STEPS if config.placement.active == "drive" else 0,
         report=report,
+        verbose=True,
     )
 
     shown: list[Demonstration] = []
 
     def prompts(checkpoint: Checkpoint) -> list[list[int]]:
-        tokens = prompt_tokens or min(_PROMPT_TOKENS, checkpoint.context - _ROOM)
-        shown.append(demonstration(checkpoint, tokens))
+        shown.append(demonstration(checkpoint, prompt_tokens))
         console.print(f"text: {shown[0].about}", highlight=False, markup=False, soft_wrap=True)
         console.print(f"question: {shown[0].question}", highlight=False, markup=False, soft_wrap=True)
         console.print("the model goes on:", highlight=False, markup=False)

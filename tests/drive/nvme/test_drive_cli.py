@@ -131,7 +131,7 @@ def write(data):
 
 
 def test_serve_stats_and_a_clean_end(tmp_path):
-    path, socket = tmp_path / "drive.kv", tmp_path / "socket"
+    path, socket = tmp_path / "drive.kv", tmp_path / "drive.sock"
     kvdrive("create", path, "--capacity", "64M")
     arguments = [sys.executable, "-m", "kvdrive", "drive", "serve", path, "--socket", socket]
     options = ["--fault", "read_uncorrectable:0:1", "--nvme-tcp", "127.0.0.1:0", "--trace", tmp_path / "trace.json"]

@@ -28,7 +28,7 @@ def test_generate_says_what_left_and_when(call):
     assert len(report["tokens"][0]) == 500
     assert report["removals"][0]["at"] == 384
     assert all(one["tokens"] > 0 for one in report["removals"])
-    shown = call("generate", "--prompt", PROMPT, "--max-new-tokens", 400, "--ignore-stop", *TRIM)
+    shown = call("generate", "--prompt", PROMPT, "--max-new-tokens", 400, "--ignore-stop", "-v", *TRIM)
     assert "tokens that left because the positions were used up" in shown.stderr
 
 

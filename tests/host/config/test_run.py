@@ -70,16 +70,18 @@ def test_the_share_of_x_cache_that_is_chosen_gives_way(caplog):
 def test_what_is_typed_becomes_the_value_of_a_field():
     flags = Fields("target", "policy", "active", "memory")
     defaults = {one.name: one.default for one in flags.parameters()}
-    config = flags.config(defaults | {"cache": "1M", "target": "cpu", "attention": "groups", "ratio": "1/8"})
+    config = RunConfig.of(
+        **flags.read(defaults | {"cache": "1M", "target": "cpu", "attention": "groups", "ratio": "1/8"})
+    )
     assert (config.target.cache_bytes, config.target.target) == (1 << 20, "cpu")
     assert config.policy.ratio == Fraction(1, 8)
     assert config.placement.active == "drive"
-    assert flags.config(defaults | {"memory": "1M"}).placement.active == "memory"
+    assert RunConfig.of(**flags.read(defaults | {"memory": "1M"})).placement.active == "memory"
 
 
 def test_nothing_typed_gives_the_defaults():
     flags = Fields(*GROUPS)
-    found = flags.config({one.name: one.default for one in flags.parameters()})
+    found = RunConfig.of(**flags.read({one.name: one.default for one in flags.parameters()}))
     assert found == RunConfig.of(threads=0, accepted="auto")  # all cores, and what was accepted so far
 
 

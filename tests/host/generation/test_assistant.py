@@ -91,7 +91,7 @@ def test_a_model_that_drafts_for_itself_is_always_right(report, run, checkpoint)
     found = report("--assistant", checkpoint, "--check")
     assert found["check"]["identical"] == NEW
     assert found["assistant"]["accepted"] == found["assistant"]["drafted"] >= NEW // 2 - 1
-    shown = run("--prompt", PROMPT, "--max-new-tokens", 8, "--assistant", checkpoint)
+    shown = run("--prompt", PROMPT, "--max-new-tokens", 8, "--assistant", checkpoint, "--verbose")
     assert "100% accepted" in shown.stderr
 
 

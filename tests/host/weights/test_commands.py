@@ -154,7 +154,8 @@ def test_commands_without_weights_on_a_drive_say_so(folder, tmp_path):
 def test_the_table_says_how_much_was_in_memory(folder, tmp_path):
     file = tmp_path / "w.kvw"
     assert run("convert", "--model", folder, "--weights-file", file).exit_code == 0
-    result = run("generate", "--model", folder, *GENERATE, "--weights", "flash", "--weights-file", file)
+    options = ["--weights", "flash", "--weights-file", file, "--verbose"]
+    result = run("generate", "--model", folder, *GENERATE, *options)
     assert result.exit_code == 0, result.output
     assert "experts in memory at most" in result.stderr
     assert "bytes of weights read" in result.stderr
