@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kvdrive import private
-from kvdrive.cli.command import OUTPUT, command
+from kvdrive.cli.command import command
 from kvdrive.cli.fields import Fields
 from kvdrive.cli.paths import output_folder
 from kvdrive.config.run import RunConfig
@@ -51,10 +51,8 @@ def chat(
     max_new_tokens: Annotated[
         int, typer.Option("--max-new-tokens", "-n", min=1, help="tokens of an answer at most")
     ] = 256,
-    temperature: Annotated[
-        float, typer.Option(min=0, help="0: always the most likely token", rich_help_panel=OUTPUT)
-    ] = 0.0,
-    seed: Annotated[int, typer.Option(min=0, help="of the sampling", rich_help_panel=OUTPUT)] = 0,
+    temperature: Annotated[float, typer.Option(min=0, help="0: always the most likely token")] = 0.0,
+    seed: Annotated[int, typer.Option(min=0, help="of the sampling")] = 0,
 ) -> None:
     """Talk with a model. K and V of the conversation stay on a drive: closed, killed and opened again, it goes on.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 from kvdrive.cli.fields import Fields, with_flags
 from kvdrive.cli.paths import output_folder
@@ -16,9 +17,18 @@ from kvdrive.config.option import Needs
 from kvdrive.config.run import RunConfig
 from kvdrive.errors import KvdriveError, Stopped
 
+PANELS = {
+    "Model": ("prompt_tokens", "batch"),
+    "Server": (
+        *("keys", "open_metrics", "unknown_fields", "max_prompt_tokens", "max_tokens", "queue"),
+        *("concurrency", "max_batch", "prefill_chunk", "deadline"),
+    ),
+    "Sessions": ("idle", "tenant", "session_days", "session_bytes", "daily_writes", "eviction"),
+    "Output": ("temperature", "top_k", "top_p", "seed", "ignore_stop", "check", "verbose", "report"),
+}  # of --help, for options of single commands
+_PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
 _CONFIG = "config"  # the parameter that holds the fields
-OUTPUT = "Output"  # the panel of --help for what a command prints and writes
-MODEL = "Model"
+OUTPUT = "Output"
 ReportFolder = Annotated[
     Path | None,
     typer.Option(
@@ -53,6 +63,9 @@ def command(
             for one in signature(function).parameters.values()
             if one.name != _CONFIG
         ]
+        for one in own:
+            if option := _annotated(one.annotation, OptionInfo):
+                option.rich_help_panel = option.rich_help_panel or _PANEL_OF.get(one.name)
         flags = fields.parameters()
 
         @wraps(function)

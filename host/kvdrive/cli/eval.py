@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from kvdrive.choices import KV_FORMATS, explained
-from kvdrive.cli.command import OUTPUT, JsonFlag, command
+from kvdrive.cli.command import JsonFlag, command
 from kvdrive.cli.fields import Fields
 from kvdrive.cli.paths import input_files, output_folder
 from kvdrive.config.option import Given, Needs
@@ -70,10 +70,7 @@ def evaluate(
     ] = "f16",
     seed: Annotated[int, typer.Option(min=0, help="of the retrieval cases")] = 1,
     report: Annotated[
-        Path,
-        typer.Option(
-            "--report", "-o", callback=output_folder, help="folder for eval.json and eval.png", rich_help_panel=OUTPUT
-        ),
+        Path, typer.Option("--report", "-o", callback=output_folder, help="folder for eval.json and eval.png")
     ] = Path("out/eval"),
     resume: Annotated[bool, typer.Option("--resume", help="go on after the answers of a run that was stopped")] = False,
     as_json: JsonFlag = False,

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kvdrive.cli.command import MODEL, OUTPUT, JsonFlag, ReportFolder, command
+from kvdrive.cli.command import JsonFlag, ReportFolder, command
 from kvdrive.cli.fields import Fields, kept_drives
 from kvdrive.config.run import GROUPS, RunConfig
 from kvdrive.errors import InputError
@@ -44,33 +44,16 @@ def generate(
         str,
         typer.Option("--session", "-s", help="go on with the session of this name on --drive or --target, and keep it"),
     ] = "",
-    prompt_tokens: Annotated[
-        int, typer.Option(min=0, help="keep only the last so many prompt tokens; 0: all", rich_help_panel=MODEL)
-    ] = 0,
-    batch: Annotated[
-        int,
-        typer.Option(min=0, help="sequences at once, prompts repeat to fill it; 0: one each", rich_help_panel=MODEL),
-    ] = 0,
-    temperature: Annotated[
-        float, typer.Option(min=0, help="0: always the most likely token", rich_help_panel=OUTPUT)
-    ] = 0.0,
-    top_k: Annotated[
-        int, typer.Option(min=0, help="sample from the k most likely tokens; 0: no limit", rich_help_panel=OUTPUT)
-    ] = 0,
-    top_p: Annotated[
-        float, typer.Option(min=0.001, max=1, help="sample from this share of the probability", rich_help_panel=OUTPUT)
-    ] = 1.0,
-    seed: Annotated[int, typer.Option(min=0, help="of the sampling", rich_help_panel=OUTPUT)] = 0,
-    ignore_stop: Annotated[
-        bool, typer.Option("--ignore-stop", help="go on after the model's stop token", rich_help_panel=OUTPUT)
-    ] = False,
-    check: Annotated[
-        bool,
-        typer.Option("--check", help="compare with transformers; exit code 1 if other", rich_help_panel=OUTPUT),
-    ] = False,
+    prompt_tokens: Annotated[int, typer.Option(min=0, help="keep only the last so many prompt tokens; 0: all")] = 0,
+    batch: Annotated[int, typer.Option(min=0, help="sequences at once, prompts repeat to fill it; 0: one each")] = 0,
+    temperature: Annotated[float, typer.Option(min=0, help="0: always the most likely token")] = 0.0,
+    top_k: Annotated[int, typer.Option(min=0, help="sample from the k most likely tokens; 0: no limit")] = 0,
+    top_p: Annotated[float, typer.Option(min=0.001, max=1, help="sample from this share of the probability")] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="of the sampling")] = 0,
+    ignore_stop: Annotated[bool, typer.Option("--ignore-stop", help="go on after the model's stop token")] = False,
+    check: Annotated[bool, typer.Option("--check", help="compare with transformers; exit code 1 if other")] = False,
     verbose: Annotated[
-        bool,
-        typer.Option("--verbose", "-v", help="show the table of times, bytes and commands", rich_help_panel=OUTPUT),
+        bool, typer.Option("--verbose", "-v", help="show the table of times, bytes and commands")
     ] = False,
     report: ReportFolder = None,
     as_json: JsonFlag = False,

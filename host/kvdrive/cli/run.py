@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kvdrive.cli.command import OUTPUT, command
+from kvdrive.cli.command import command
 from kvdrive.cli.fields import Fields, kept_drives
 from kvdrive.cli.paths import output_folder
 from kvdrive.config.run import RunConfig
@@ -41,11 +41,7 @@ def run(
     report: Annotated[
         Path,
         typer.Option(
-            "--report",
-            "-o",
-            callback=output_folder,
-            help="folder for report.json, two plots and the timeline",
-            rich_help_panel=OUTPUT,
+            "--report", "-o", callback=output_folder, help="folder for report.json, two plots and the timeline"
         ),
     ] = Path("out/run"),
 ) -> None:

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 else:
     EvictionName = Literal[tuple(EVICTIONS)]
 
-_SERVER, _SESSIONS = "Server", "Sessions"  # panels of --help
 _KEPT = Needs("`idle` above 0", lambda given: given["idle"] > 0)
 _SHUTDOWN_SECONDS = 5  # how long a stopping server waits for open streams
 _SPARE = 2  # extra capacity for partly filled pages and collection
@@ -64,89 +63,45 @@ def serve(
             callback=input_file,
             help="instead of --key: file with a line TENANT KEY for each key; tenants share no prefix, no session and "
             "no name",
-            rich_help_panel=_SERVER,
         ),
     ] = None,
-    open_metrics: Annotated[
-        bool, typer.Option("--open-metrics", help="/metrics without the key", rich_help_panel=_SERVER)
-    ] = False,
+    open_metrics: Annotated[bool, typer.Option("--open-metrics", help="/metrics without the key")] = False,
     unknown_fields: Annotated[
         Literal["refuse", "warn"],
         typer.Option(
             help="fields and query parameters that are on no list of docs/requests.md are refused, or logged and "
-            "ignored. Fields that are known and not supported are refused in any case",
-            rich_help_panel=_SERVER,
+            "ignored. Fields that are known and not supported are refused in any case"
         ),
     ] = "refuse",
-    max_prompt_tokens: Annotated[
-        int, typer.Option(min=0, help="0: as many as the model has positions", rich_help_panel=_SERVER)
-    ] = 0,
+    max_prompt_tokens: Annotated[int, typer.Option(min=0, help="0: as many as the model has positions")] = 0,
     max_tokens: Annotated[
-        int,
-        typer.Option(
-            min=0, help="room on the drive for all sequences; 0: --concurrency full ones", rich_help_panel=_SERVER
-        ),
+        int, typer.Option(min=0, help="room on the drive for all sequences; 0: --concurrency full ones")
     ] = 0,
     queue: Annotated[
-        int,
-        typer.Option(
-            min=1, help="requests of a tenant that may wait; more are answered with 429", rich_help_panel=_SERVER
-        ),
+        int, typer.Option(min=1, help="requests of a tenant that may wait; more are answered with 429")
     ] = 64,
-    concurrency: Annotated[
-        int, typer.Option(min=1, help="sequences that generate at the same time", rich_help_panel=_SERVER)
-    ] = 4,
+    concurrency: Annotated[int, typer.Option(min=1, help="sequences that generate at the same time")] = 4,
     max_batch: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="sequences that share a decode step; 1: each has a call of the model to itself",
-            rich_help_panel=_SERVER,
-        ),
+        int, typer.Option(min=1, help="sequences that share a decode step; 1: each has a call of the model to itself")
     ] = 16,
     prefill_chunk: Annotated[
-        int,
-        typer.Option(
-            min=0, help="tokens of a prompt between two decode steps of the others; 0: all", rich_help_panel=_SERVER
-        ),
+        int, typer.Option(min=0, help="tokens of a prompt between two decode steps of the others; 0: all")
     ] = PREFILL_CHUNK,
-    deadline: Annotated[
-        float, typer.Option(min=0, help="seconds after which an answer ends; 0: none", rich_help_panel=_SERVER)
-    ] = 0,
+    deadline: Annotated[float, typer.Option(min=0, help="seconds after which an answer ends; 0: none")] = 0,
     idle: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="finished sequences kept for the next turn, as far as there is room; 0: none",
-            rich_help_panel=_SESSIONS,
-        ),
+        int, typer.Option(min=0, help="finished sequences kept for the next turn, as far as there is room; 0: none")
     ] = 10_000,
-    tenant: Annotated[
-        str, typer.Option(help="whose conversations these are; tenants share nothing", rich_help_panel=_SESSIONS)
-    ] = "",
+    tenant: Annotated[str, typer.Option(help="whose conversations these are; tenants share nothing")] = "",
     session_days: Annotated[
-        float,
-        typer.Option(min=0, help="remove what nobody used for so long; 0: keep it", rich_help_panel=_SESSIONS),
-        _KEPT,
+        float, typer.Option(min=0, help="remove what nobody used for so long; 0: keep it"), _KEPT
     ] = 0.0,
     session_bytes: Annotated[
-        str,
-        typer.Option(help="of K and V that are kept at most; K, M, G, T; 0: no bound", rich_help_panel=_SESSIONS),
-        _KEPT,
+        str, typer.Option(help="of K and V that are kept at most; K, M, G, T; 0: no bound"), _KEPT
     ] = "0",
     daily_writes: Annotated[
-        str,
-        typer.Option(
-            help="bytes a day; beyond them only what is wanted a second time is kept; 0: no bound",
-            rich_help_panel=_SESSIONS,
-        ),
-        _KEPT,
+        str, typer.Option(help="bytes a day; beyond them only what is wanted a second time is kept; 0: no bound"), _KEPT
     ] = "0",
-    eviction: Annotated[
-        EvictionName,
-        typer.Option(help="which one is removed when there are too many", rich_help_panel=_SESSIONS),
-        _KEPT,
-    ] = "lru",
+    eviction: Annotated[EvictionName, typer.Option(help="which one is removed when there are too many"), _KEPT] = "lru",
 ) -> None:
     """Serve OpenAI's /v1/completions and /v1/chat/completions with the KV cache in drives.
 
@@ -160,11 +115,7 @@ def serve(
     from kvdrive.server.local import own_machine
 
     kept = SessionOptions(
-        None,
-        tenant,
-        Bounds(bytes_of(session_bytes), idle, session_days * 86_400),
-        eviction,
-        bytes_of(daily_writes),
+        None, tenant, Bounds(bytes_of(session_bytes), idle, session_days * 86_400), eviction, bytes_of(daily_writes)
     )
     tenants = _tenants(key, keys, tenant)
     if not tenants.asks and not own_machine(host):
