@@ -22,7 +22,7 @@ _ANSWER = 6  # tokens: five digits and a full stop
 
 
 def _kept(given: dict[str, Any]) -> str:
-    """What a generation that ^C has stopped leaves, from its arguments."""
+    """What is left of a generation that ^C has stopped, from its arguments."""
     if given["session"]:
         return f"the session {given['session']} keeps the text so far"
     return f"there is only the text so far; {kept_drives(given['config'])}"

@@ -42,7 +42,7 @@ _TURNS = 16  # contexts that a conversation may have in all, if old tokens leave
 
 
 def _stopped(given: dict[str, Any]) -> str:
-    """What a server that ^C has stopped leaves, from its arguments."""
+    """What is left of a server that ^C has stopped, from its arguments."""
     target = given["config"].target
     stays = target.folder is not None or target.target not in TARGETS
     return (

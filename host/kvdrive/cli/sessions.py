@@ -67,7 +67,7 @@ def show_(place: Place, session: Which, tenant: Tenant = "", as_json: JsonFlag =
 def pin(
     place: Place,
     session: Which,
-    off: Annotated[bool, typer.Option("--off", help="let it leave again")] = False,
+    off: Annotated[bool, typer.Option("--off", help="bounds apply to it again")] = False,
     tenant: Tenant = "",
 ) -> None:
     """Keep a session whatever the bounds say."""

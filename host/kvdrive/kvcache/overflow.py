@@ -20,11 +20,11 @@ class Overflow:
     """
 
     overflow: OnOverflow = option(
-        "error", "of the positions. error: the text ends; trim: old tokens leave, behind the first few"
+        "error", "of the positions. error: the text ends; trim: old tokens are removed, behind the first few"
     )
     overflow_ratio: float = option(
         0.5,
-        "share of the tokens that leave at once with `overflow=trim`",
+        "share of the tokens that are removed at once with `overflow=trim`",
         low=0.01,
         high=0.99,
         needs=Needs("`overflow=trim`", lambda given: given["overflow"] == "trim"),

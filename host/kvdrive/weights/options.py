@@ -40,7 +40,10 @@ class FlashOptions:
         needs=_FLASH,
     )
     weights_cache: str = option(
-        "lfu", f"which expert leaves memory. {choices.explained(EVICTIONS)}", choices=tuple(EVICTIONS), needs=_FLASH
+        "lfu",
+        f"which expert is evicted from memory. {choices.explained(EVICTIONS)}",
+        choices=tuple(EVICTIONS),
+        needs=_FLASH,
     )
     look_ahead: choices.LookAhead = option(
         "auto",
@@ -49,7 +52,7 @@ class FlashOptions:
         needs=_FLASH,
     )
     weights_window: int = option(
-        5, "neurons that none of the last so many tokens used leave memory", low=1, needs=_FLASH
+        5, "neurons that none of the last so many tokens used are evicted from memory", low=1, needs=_FLASH
     )
     ffn: str = option(
         EXACT,
