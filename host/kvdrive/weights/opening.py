@@ -147,7 +147,7 @@ def _loaded(checkpoint: Named, config: Any, weights: Reader, dtype: str, options
     if cuts is not None:
         install_cuts(found.model, cuts)
     if inexact := cuts or predictors:
-        cost = inexact.cost or "what it costs is not measured; `kvdrive sparsify` measures it"
+        cost = inexact.cost or "nobody has measured what it costs; `kvdrive sparsify` measures it"
         log.warning("ffn %s: %s", options.ffn, cost)
     if (path / "generation_config.json").is_file():
         found.model.generation_config = GenerationConfig.from_pretrained(path, local_files_only=True)
