@@ -83,11 +83,6 @@ def make_policy(name: str, ratio: Fraction = Fraction(1), **parameters: float) -
     return kind(ratio, **parameters, **given)
 
 
-def summaries() -> str:
-    """The policies as a text for messages: "exact (all tokens), ..."."""
-    return "; ".join(f"{name}: {entry.summary}" for name, entry in POLICIES.items())
-
-
 def parse_ratio(text: str) -> Fraction:
     """Parse a ratio such as '1/8', '0.125' or '1'. Raises InputError."""
     try:
