@@ -213,10 +213,11 @@ test-full: setup $(STAMPS)/kernels $(FULL) ## the tests and the slow ones
 	@$(PYTEST) $(PYTEST_ARGS)
 
 .PHONY: lint
-lint: setup $(STAMPS)/system-lint $(STAMPS)/system-arm ## ruff, mypy, clang-format, clang-tidy
+lint: setup $(STAMPS)/system-lint $(STAMPS)/system-arm ## ruff, mypy, structure of host, clang-format, clang-tidy
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/python scripts/structure.py
 	@clang-format-19 --dry-run --Werror $(CPP_SOURCES)
 	@$(BIN)/python scripts/clang_tidy.py --jobs $(JOBS)
 

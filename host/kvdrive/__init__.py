@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kvdrive.config.run import RunConfig
+    from kvdrive.generation.generate import generate
+    from kvdrive.plugins.transformers import attach
+    from kvdrive.targets.cpu import CpuDrive
+    from kvdrive.targets.emulator import Emulator
+    from kvdrive.targets.group import DriveGroup
+    from kvdrive.targets.options import DriveOptions
 
 __version__ = version("kvdrive")
 
 # Found on first use: importing kvdrive must not import torch.
 _EXPORTS = {
     "attach": "kvdrive.plugins.transformers",
-    "DriveOptions": "kvdrive.targets.opening",
+    "DriveOptions": "kvdrive.targets.options",
     "RunConfig": "kvdrive.config.run",
     "generate": "kvdrive.generation.generate",
     "DriveGroup": "kvdrive.targets.group",

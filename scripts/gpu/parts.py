@@ -30,7 +30,8 @@ from kvdrive.generation import batches
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.kvcache.base import AttachedCache
 from kvdrive.plugins.transformers import attach
-from kvdrive.targets.opening import DriveOptions, open_drives
+from kvdrive.targets.opening import open_drives
+from kvdrive.targets.options import DriveOptions
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "triton", "kvikio-cu13", "vllm", "cupy-cuda13x")
 _TOKEN_LAYERS = 4  # of a family whose tokens are compared: what kvdrive does to a layer does not depend on more

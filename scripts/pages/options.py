@@ -1,11 +1,10 @@
-"""Which options exclude each other, in docs/options.md, from `kvdrive.config.table`."""
+"""All options and which of them exclude each other, in docs/options.md, from the fields and `kvdrive.config.table`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from kvdrive.cli import options as _groups  # noqa: F401 (the flags are read from its groups)
-from kvdrive.cli.fields import with_flags
+from kvdrive.cli.fields import OPTIONS, with_flags
 from kvdrive.config.abilities import Ability, Part
 from kvdrive.config.resolve import part_of
 from kvdrive.config.table import EVERY, NO_FOLDER
@@ -14,6 +13,17 @@ from kvdrive.tree import ROOT
 from pages.blocks import filled
 
 PAGE = ROOT / "docs/options.md"
+
+
+def options() -> str:
+    """A row for each option that commands have."""
+    rows = ["| Field | Flag | Default | Meaning |", "|---|---|---|---|"]
+    for name, (_, one, about) in OPTIONS.items():
+        default = about.default(one)
+        shown = "" if default in (None, "") or default is False else f"`{default}`"
+        meaning = about.help.replace("|", "\\|")
+        rows.append(f"| `{name}` | `{with_flags(f'`{name}`')}` | {shown} | {meaning} |")
+    return "\n".join(rows)
 
 
 def exclusions() -> str:
@@ -46,4 +56,4 @@ def _without(ability: Ability, known: tuple[Part, ...]) -> list[Part]:
 
 def texts() -> dict[Path, str]:
     """The page with the tables of the code."""
-    return {PAGE: filled(PAGE, {"exclusions": exclusions(), "models": model_needs()})}
+    return {PAGE: filled(PAGE, {"options": options(), "exclusions": exclusions(), "models": model_needs()})}

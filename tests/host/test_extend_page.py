@@ -1,6 +1,7 @@
 """docs/extend.md: the host's examples run unchanged, the files are counted, and the changes fit the sources."""
 
 import re
+import shutil
 import threading
 from fractions import Fraction
 from multiprocessing import Pipe
@@ -9,7 +10,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
-from extend_page import PAGE, ROOT, blocks, changes, sections, table_files
+from extend_page import PAGE, ROOT, blocks, changes, python, sections, table_files
 from small_models import prompts
 
 import kvdrive
@@ -81,6 +82,22 @@ def test_the_target_gives_the_tokens_of_transformers(llama, tmp_path):
     thread.join()
     with pytest.raises(TargetError, match="does not answer"):
         remote.stats()
+
+
+def test_the_option_is_a_field_a_flag_and_free(tmp_path):
+    shutil.copytree(ROOT / "host/kvdrive", tmp_path / "host/kvdrive", ignore=shutil.ignore_patterns("__pycache__"))
+    for change in changes("Add an option"):
+        if change.file.startswith("host"):
+            change.apply(tmp_path)
+    (test,) = [change.new for change in changes("Add an option") if change.file.startswith("tests")]
+    checks = (
+        "import pytest\nfrom kvdrive.cli.fields import Fields\nfrom kvdrive.config.run import RunConfig\n"
+        "from kvdrive.config.table import FREE\nfrom kvdrive.errors import InputError\n"
+        "from kvdrive.kvcache.overflow import Overflow\n" + test + "test_recent_tokens_stay()\n"
+        "assert 'recent' in FREE and RunConfig.of(overflow='trim', recent=9).limits.recent == 9\n"
+        "assert 'recent' in [one.name for one in Fields('limits').parameters()]\n"
+    )
+    python(tmp_path, "-c", checks)
 
 
 @pytest.mark.parametrize("title", sections())

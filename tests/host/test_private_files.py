@@ -156,8 +156,8 @@ def test_every_command_that_generates(checkpoint, tmp_path, monkeypatch):
          "--report", work / "report"],
         ["chat", *model, *few],
         ["batch", tmp_path / "prompts.jsonl", "--out", work / "answers.jsonl", *model, *few],
-        ["run", "--model", "mini", "--threads", "1", "--prompt-tokens", "140", "--new-tokens", "2",
-         "--out", work / "run-report"],
+        ["run", "--model", "mini", "--threads", "1", "--prompt-tokens", "140", "--max-new-tokens", "2",
+         "--report", work / "run-report"],
     ):  # fmt: skip
         done = in_process.kvdrive(*command)
         assert done.returncode == 0, done.stderr + done.stdout

@@ -55,18 +55,18 @@ class Blocks(ABC):
 
     @abstractmethod
     def touch(self, keys: Sequence[bytes]) -> None:
-        """Note that blocks were used; the first of `keys` leaves last."""
+        """Note that blocks were used; the first of `keys` is evicted last."""
 
     @abstractmethod
     def reserve(self, keys: Sequence[bytes]) -> list[bytes]:
         """Make room for blocks, the first ones first. Returns those that have to be written: `finish` follows.
 
-        Blocks that are there or being written are not among them, and none for which nothing may leave.
+        Blocks that are there or being written are not among them, and none for which no other block can be evicted.
         """
 
     @abstractmethod
     def write(self, key: bytes, buffer: Bytes) -> bool:
-        """Write a reserved block from `buffer`. False if that failed: `finish` has to be told."""
+        """Write a reserved block from `buffer`. False if that failed: call `finish` then."""
 
     @abstractmethod
     def finish(self, written: Sequence[bytes], failed: Sequence[bytes]) -> None:

@@ -23,7 +23,7 @@ class Buffers:
 
     @property
     def free(self) -> int:
-        """Number of buffers that nobody has."""
+        """Number of free buffers."""
         return len(self._free)
 
     def __getitem__(self, number: int) -> Bytes:

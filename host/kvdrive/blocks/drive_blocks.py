@@ -19,7 +19,8 @@ from kvdrive.blocks.slots import HEADER_BYTES, Seal
 from kvdrive.errors import InputError, TargetError
 from kvdrive.nvme.errors import CommandError, KeyExistsError
 from kvdrive.targets.key_value import KeyValueNamespace
-from kvdrive.targets.opening import DriveOptions, open_named
+from kvdrive.targets.opening import open_named
+from kvdrive.targets.options import DriveOptions
 
 log = logging.getLogger(__name__)
 _MODEL_BYTES, _KEY_BYTES = 4, 16
@@ -28,7 +29,7 @@ _MODEL_BYTES, _KEY_BYTES = 4, 16
 class DriveBlocks(Blocks):
     """See Blocks. `drive`: a drive's file, PATH.sock, tcp://HOST:PORT or nvme:/dev/ngXnY. `model`: 32 bytes.
 
-    At most `capacity_bytes` of this model's blocks are kept; the one that was not used for the longest time leaves.
+    At most `capacity_bytes` of this model's blocks are kept; the least recently used one is evicted.
     Raises InputError, TargetError.
     """
 
@@ -42,13 +43,13 @@ class DriveBlocks(Blocks):
         self._model = model[:_MODEL_BYTES]
         self._size = HEADER_BYTES + block_bytes
         self._lock = threading.Lock()
-        self._uses: Counter[bytes] = Counter()  # -1: being written; > 0: being read; 0, absent: may leave
+        self._uses: Counter[bytes] = Counter()  # -1: being written; > 0: being read; 0, absent: evictable
         self._gone: list[bytes] = []  # left to make room, and still on the drive
         self._open = ExitStack()
         try:
             group = self._open.enter_context(open_named(drive, DriveOptions()))
             self._values = KeyValueNamespace(group.drives[0])
-            self._kept = OrderedDict.fromkeys(self._list())  # the one that leaves first comes first
+            self._kept = OrderedDict.fromkeys(self._list())  # the next to be evicted comes first
         except BaseException:
             self._open.close()
             raise

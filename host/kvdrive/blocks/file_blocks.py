@@ -59,7 +59,7 @@ class FileBlocks(Blocks):
         self._model = model
         self._eviction = make_eviction(eviction)
         self._writer = owner.this_process(next(_stores))
-        self._uses: Counter[bytes] = Counter()  # -1: being written; > 0: being read; 0, absent: may leave
+        self._uses: Counter[bytes] = Counter()  # -1: being written; > 0: being read; 0, absent: evictable
         self._lock = threading.Lock()
         with self._index.transaction():
             self._index.remove_unfinished()
@@ -195,7 +195,7 @@ class FileBlocks(Blocks):
             reserved.append(key)
 
     def _room(self) -> int | None:
-        """A slot that nobody has; a block that may leave makes room for it."""
+        """A free slot; an evictable block makes room for it."""
         while (slot := self._index.take_slot(self.slots)) is None:
             victim: Block | None = self._eviction.victim(self._index)
             if victim is None:

@@ -99,7 +99,7 @@ class BlockIndex:
         return {key: Block(number, slot) for key, number, slot in rows}
 
     def first(self, order: str, condition: str = "1", values: tuple[Any, ...] = ()) -> Block | None:
-        """The first block that may leave, in the SQL order `order`: neither pinned nor being written."""
+        """The first evictable block, in the SQL order `order`: neither pinned nor being written."""
         pinned = ",".join(map(str, self.pinned))
         rows = self._rows(
             f"SELECT id, slot FROM blocks WHERE owner='' AND id NOT IN ({pinned}) AND {condition} "

@@ -20,7 +20,6 @@ from kvdrive.blocks.buffers import Bytes
 
 log = logging.getLogger(__name__)
 HEADER_BYTES = 64
-KEY_BYTES = 32
 _PAGE = 4096
 _RUN = 256  # slots of one read; Linux takes at most 1024 buffers
 _MAGIC = b"kvb1"

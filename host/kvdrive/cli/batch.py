@@ -10,41 +10,41 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from kvdrive.cli.fields import configured
-from kvdrive.cli.groups import command
-from kvdrive.cli.needs import Needs
-from kvdrive.cli.options import (
-    FolderOptions,
-    InputTier,
-    ModelOptions,
-    PolicyOptions,
-    Speculation,
-    TargetOptions,
-    WeightsTier,
-)
+from kvdrive.cli.command import command
+from kvdrive.cli.fields import Fields
 from kvdrive.cli.paths import input_file, output_file
+from kvdrive.config.option import Needs
+from kvdrive.config.run import RunConfig
 from kvdrive.errors import InputError
 
 app = typer.Typer()
 
 
-@command(app, kept=lambda given: f"{given['out']} holds the answers so far: the same command goes on")
+@command(
+    app,
+    shown="batch prompts.jsonl --out answers.jsonl --max-new-tokens 64",
+    kept=lambda given: f"{given['out']} holds the answers so far: the same command goes on",
+)
 def batch(
     prompts: Annotated[
         Path, typer.Argument(callback=input_file, help='JSONL file: {"prompt": "..."} in each line, and "id" if wanted')
     ],
-    computed: ModelOptions,
-    where: TargetOptions,
-    files: FolderOptions,
-    how: PolicyOptions,
-    inputs: InputTier,
-    placed: WeightsTier,
-    drafts: Speculation,
+    config: Annotated[
+        RunConfig,
+        Fields("model", "target", "policy", "placement", "weights", without=("active", "memory", "mini_batches")),
+    ],
     out: Annotated[
         Path,
-        typer.Option(callback=output_file, help="JSONL file of the answers; what it holds already is not asked again"),
+        typer.Option(
+            "--out",
+            "-o",
+            callback=output_file,
+            help="JSONL file of the answers; what it holds already is not asked again",
+        ),
     ],
-    max_new_tokens: Annotated[int, typer.Option(min=1, help="tokens of an answer at most")] = 256,
+    max_new_tokens: Annotated[
+        int, typer.Option("--max-new-tokens", "-n", min=1, help="tokens of an answer at most")
+    ] = 256,
     actors: Annotated[int, typer.Option(min=0, help="Ray actors; 0: this process, without Ray")] = 0,
     ray_address: Annotated[
         str,
@@ -60,10 +60,10 @@ def batch(
     from kvdrive.batch.files import Answers, read_prompts
     from kvdrive.batch.worker import Work
 
-    if actors and files.drive is not None:
+    if actors and config.target.folder is not None:
         raise InputError("actors cannot share the files of --drive: serve the drives and take --target tcp://")
     asked = read_prompts(prompts)
-    work = Work(configured(computed, where, files, how, inputs, placed, drafts), max_new_tokens)
+    work = Work(config, max_new_tokens)
     console = Console(stderr=True)
     with Answers(out) as answers:
         left = [prompt for prompt in asked if prompt.id not in answers.done]

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kvdrive.choices import KV_FORMATS
-from kvdrive.cli.fields import configured
-from kvdrive.cli.groups import command
-from kvdrive.cli.options import FormatName, ModelOptions, TargetOptions, WeightsTier
+from kvdrive.cli.command import JsonFlag, command
+from kvdrive.cli.fields import Fields
 from kvdrive.cli.paths import input_files
+from kvdrive.config.run import RunConfig
 from kvdrive.waiting import IMPORTS, waiting_for
 
 if TYPE_CHECKING:
@@ -22,11 +21,20 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 
-@command(app, kept=lambda given: "what was measured is kept, and the same command goes on with it")
+@command(
+    app,
+    shown="calibrate --kl 0.01,0.02 --context 2048",
+    kept=lambda given: "what was measured is kept, and the same command goes on with it",
+)
 def calibrate(
-    computed: ModelOptions,
-    where: TargetOptions,
-    placed: WeightsTier,
+    config: Annotated[
+        RunConfig,
+        Fields(
+            *("model", "target", "weights", "unit", "kv_format"),
+            without=("assistant", "accepted", "drives", "folder", "format"),
+            unchecked=("index", "hot_bytes"),  # policy groups is what it measures
+        ),
+    ],
     kl: Annotated[str, typer.Option(help="limits of the divergence, nats per token, comma-separated")] = "0.01",
     context: Annotated[int, typer.Option(min=64, help="tokens of context; choose what you will use")] = 4096,
     windows: Annotated[int, typer.Option(min=1, help="windows of text")] = 2,
@@ -34,12 +42,10 @@ def calibrate(
     text: Annotated[
         list[Path] | None, typer.Option(callback=input_files, help="UTF-8 file; default: other modules than eval's")
     ] = None,
-    unit: Annotated[int, typer.Option(help="tokens that are read or left out together: 16, 32, 64, 128")] = 32,
-    kv_format: Annotated[FormatName, typer.Option(help=f"of K and V: {', '.join(KV_FORMATS)}")] = "f16",
     minutes: Annotated[
         float, typer.Option(min=0, help="heads not measured by then read everything; the search follows; 0: no bound")
     ] = 0.0,
-    as_json: Annotated[bool, typer.Option("--json", help="print the result instead of the table")] = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Find the ratios of `--attention auto:KL`: the fewest bytes with a KL divergence from exact attention below KL.
 
@@ -55,7 +61,7 @@ def calibrate(
 
     limits = [limit_of(part.strip()) for part in kl.split(",")]
     settings = Settings(
-        configured(computed, where, placed, attention="groups", unit=unit, kv_format=kv_format),
+        config.changed(attention="groups"),
         limits=limits,
         context=context,
         windows=windows,

@@ -13,18 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kvdrive import private
-from kvdrive.cli.fields import configured
-from kvdrive.cli.groups import command
-from kvdrive.cli.options import (
-    EngineOption,
-    InputTier,
-    MemoryTier,
-    ModelOptions,
-    OverflowOptions,
-    Speculation,
-    WeightsTier,
-)
+from kvdrive.cli.command import command
+from kvdrive.cli.fields import Fields
 from kvdrive.cli.paths import output_folder
+from kvdrive.config.run import RunConfig
 from kvdrive.errors import InputError
 from kvdrive.waiting import IMPORTS, waiting_for
 
@@ -38,25 +30,29 @@ _SPARE = 4  # extra capacity for partly filled pages, a copy of a saved cache th
 HELP = "/new starts anew, /quit or ^D leaves, ^C ends an answer"
 
 
-@command(app, kept=lambda given: "all answers so far are kept; the same command goes on after them")
+@command(
+    app,
+    shown="chat --model smollm2",
+    kept=lambda given: "all answers so far are kept; the same command goes on after them",
+)
 def chat(
-    computed: ModelOptions,
-    tier: MemoryTier,
-    full: OverflowOptions,
-    inputs: InputTier,
-    placed: WeightsTier,
-    drafts: Speculation,
+    config: Annotated[
+        RunConfig, Fields("model", "active", "memory", "limits", "xcache", "weights", "engine", "threads")
+    ],
     drive: Annotated[
         Path | None,
         typer.Option(
-            callback=output_folder, help="folder of the conversation and its drive; default: one for each model"
+            "--drive",
+            "-d",
+            callback=output_folder,
+            help="folder of the conversation and its drive; default: one for each model",
         ),
     ] = None,
-    max_new_tokens: Annotated[int, typer.Option(min=1, help="tokens of an answer at most")] = 256,
+    max_new_tokens: Annotated[
+        int, typer.Option("--max-new-tokens", "-n", min=1, help="tokens of an answer at most")
+    ] = 256,
     temperature: Annotated[float, typer.Option(min=0, help="0: always the most likely token")] = 0.0,
     seed: Annotated[int, typer.Option(min=0, help="of the sampling")] = 0,
-    engine: EngineOption = "fast",
-    threads: Annotated[int, typer.Option(min=0, help="threads of host and engine; 0: all cores")] = 0,
 ) -> None:
     """Talk with a model. K and V of the conversation stay on a drive: closed, killed and opened again, it goes on.
 
@@ -74,16 +70,12 @@ def chat(
         from kvdrive.targets.opening import open_named
         from kvdrive.weights.opening import load_from
 
-    threads = threads or os.cpu_count() or 1
+    threads = config.target.threads or os.cpu_count() or 1
     torch.set_num_threads(threads)
-    config = configured(
-        *(computed, tier, full, inputs, placed, drafts),
-        sessions=True,
-        engine=engine,
-        threads=threads,
-        folder=drive,  # of weights on a drive, and of K and V beside
-    )
-    with waiting_for(f"loading {computed.model}"):
+    config = config.changed(
+        sessions=True, threads=threads, folder=drive
+    )  # of weights on a drive, and of K and V beside
+    with waiting_for(f"loading {config.model.model}"):
         checkpoint = load_from(config)
     folder = drive or cache_folder() / "chats" / re.sub(r"[^\w.-]+", "_", checkpoint.path.resolve().name)
     private.make_folder(folder)
@@ -97,8 +89,8 @@ def chat(
         if not is_kept(attached.cache()):
             raise InputError(f"{checkpoint.name} keeps layers in memory, which no drive can keep: use kvdrive serve")
         assistant = None
-        if drafts.assistant:
-            with waiting_for(f"loading {drafts.assistant}"):
+        if config.model.assistant:
+            with waiting_for(f"loading {config.model.assistant}"):
                 assistant = load_assistant(config.model, checkpoint)
         conversation = Conversation(checkpoint, attached, folder, assistant)
         sys.stderr.write(f"{HELP}; everything is in {folder}\n")

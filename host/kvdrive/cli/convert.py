@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 import typer
 
 from kvdrive.choices import TARGETS, WEIGHTS_FORMATS, explained
-from kvdrive.cli.groups import command
+from kvdrive.cli.command import JsonFlag, command
 from kvdrive.cli.paths import output_file, output_folder
 from kvdrive.errors import InputError
 from kvdrive.targets.addresses import FORMS, is_address
@@ -23,7 +23,11 @@ else:
 app = typer.Typer()
 
 
-@command(app, kept=lambda given: "the same command goes on with what is converted already")
+@command(
+    app,
+    shown="convert --model mini_relu",
+    kept=lambda given: "the same command goes on with what is converted already",
+)
 def convert(
     model: Annotated[str, typer.Option(help="folder of a Hugging Face checkpoint, a .gguf file, or a name")],
     weights_file: Annotated[
@@ -47,7 +51,7 @@ def convert(
     target: Annotated[
         str, typer.Option(help=f"of the drive: {explained(TARGETS)}; or its address: {FORMS}")
     ] = "emulator",
-    as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Write the experts, or the neurons of a dense model, in bundles, for `kvdrive generate --weights flash`.
 
@@ -58,7 +62,7 @@ def convert(
         from rich.console import Console
 
         from kvdrive.generation import places
-        from kvdrive.targets.opening import DriveOptions
+        from kvdrive.targets.options import DriveOptions
         from kvdrive.weights.opening import make_file, put_on_drive
 
     on_drive = drive is not None or is_address(target)

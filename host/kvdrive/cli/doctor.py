@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kvdrive import private
+from kvdrive.cli.command import JsonFlag, example
 from kvdrive.cli.paths import output_file
 from kvdrive.doctor.finding import Finding, State
 from kvdrive.errors import InputError
@@ -31,9 +32,9 @@ _TITLES = {
 }
 
 
-@app.command()
+@app.command(epilog=example("doctor --model mini"))
 def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="machine-readable output")] = False,
+    as_json: JsonFlag = False,
     model: Annotated[str, typer.Option(help="only this checkpoint: what a drive would hold of it")] = "",
     drive: Annotated[str, typer.Option(help="also the rates measured for this drive's file, folder or address")] = "",
     report: Annotated[

@@ -12,35 +12,37 @@ from rich.console import Console
 
 from kvdrive import abi
 from kvdrive._native import Drive, QueuePairs, RingError, RingServer, Subsystem
+from kvdrive.cli.command import JsonFlag, example
 from kvdrive.cli.drive_conformance import conformance
-from kvdrive.cli.drive_files import DriveFile, JsonFlag, open_drive, open_existing, show
+from kvdrive.cli.drive_files import DriveFile, open_drive, open_existing, show
+from kvdrive.cli.drive_kv import IdentityOption
 from kvdrive.cli.drive_kv import app as kv
 from kvdrive.cli.drive_salvage import fsck, recover
 from kvdrive.cli.drive_trace import KEPT_EVENTS, trace, write_trace
-from kvdrive.cli.options import EngineOption
+from kvdrive.cli.fields import EngineOption
 from kvdrive.cli.paths import input_file, output_file
-from kvdrive.cli.sizes import bytes_of
+from kvdrive.config.sizes import bytes_of
 from kvdrive.errors import InputError, TargetError
 from kvdrive.kernels.compiled import make_kernels
 from kvdrive.nvme import admin, commands, wire
 from kvdrive.nvme.completions import Completion, decode
 from kvdrive.nvme.tcp import parse_address, serve_tcp
+from kvdrive.targets.addresses import FORMS, is_address, open_address
+from kvdrive.targets.served import ServedDrive
 
 app = typer.Typer(no_args_is_help=True, help="Create, serve and examine software drives.")
-app.command()(trace)
-app.command()(fsck)
-app.command()(recover)
-app.command()(conformance)
+app.command(epilog=example("drive trace --workload exact --out trace.json"))(trace)
+app.command(epilog=example("drive fsck big.kv"))(fsck)
+app.command(epilog=example("drive recover damaged.kv new.kv"))(recover)
+app.command(epilog=example("drive conformance emulator"))(conformance)
 app.add_typer(kv, name="kv")
 
 
 _MOST_ERASES = 1_000_000
 _BUFFERS = "64M"
 
-Socket = Annotated[Path, typer.Option(help="Unix socket of `kvdrive drive serve`")]
 
-
-@app.command()
+@app.command(epilog=example("drive create big.kv --capacity 500G"))
 def create(
     path: DriveFile,
     capacity: Annotated[str, typer.Option(help="bytes of K, V and blocks; K, M, G, T for powers of 1024")] = "1G",
@@ -75,7 +77,7 @@ def create(
     show("drive", drive.layout() | _budgets(drive, as_json), as_json)
 
 
-@app.command()
+@app.command(epilog=example("drive info big.kv"))
 def info(path: DriveFile, as_json: JsonFlag = False) -> None:
     """Show a drive's layout, its sessions and how it introduces itself to hosts. Never writes."""
     drive = open_existing(path, read_only=True)
@@ -90,7 +92,7 @@ def info(path: DriveFile, as_json: JsonFlag = False) -> None:
     show(str(path), found | ({"notices": drive.notices()} if drive.notices() or as_json else {}), as_json)
 
 
-@app.command()
+@app.command(epilog=example("drive serve big.kv --socket big.sock"))
 def serve(
     path: DriveFile,
     socket: Annotated[Path | None, typer.Option(help="Unix socket for processes of this machine")] = None,
@@ -155,7 +157,7 @@ def serve(
         write_trace(drive, timeline)
 
 
-@app.command()
+@app.command(epilog=example("drive erase big.kv 3"))
 def erase(
     path: DriveFile,
     sessions: Annotated[list[int] | None, typer.Argument(help="their numbers; `kvdrive drive info` lists them")] = None,
@@ -180,18 +182,19 @@ def erase(
     show(str(path), {"blocks_erased": blocks, "sessions": drive.sessions()}, as_json)
 
 
-@app.command()
-def stats(socket: Socket, as_json: JsonFlag = False) -> None:
-    """Show the counters of a served drive: its statistics and SMART logs."""
-    try:
-        pairs = QueuePairs.connect(socket, 1 << 22)
-        found = _ask(pairs, wire.DriveStatistics, admin.get_log_page(wire.LogPage.LOG_STATISTICS, 512))
-        smart = _ask(pairs, wire.SmartLog, admin.get_log_page(wire.LogPage.LOG_SMART, 512, retain=True))
-    except RuntimeError as error:
-        raise TargetError(str(error)) from error
-    del found["version"]
-    health = ("spare_percent", "used_percent", "media_errors", "error_entries")
-    show(str(socket), found | {name: smart[name] for name in health}, as_json)
+@app.command(epilog=example("drive stats big.sock"))
+def stats(
+    address: Annotated[str, typer.Argument(help=f"a served drive: {FORMS}")],
+    identity: IdentityOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show the counters of a drive that is served elsewhere: its statistics and SMART logs."""
+    if not is_address(address):
+        raise InputError(f"'{address}' is no address of a served drive: name {FORMS}")
+    with open_address(address, identity) as group:
+        for drive in group.drives:
+            assert isinstance(drive, ServedDrive)  # as all drives at addresses
+            show(drive.place, drive.counters(), as_json)
 
 
 def _budgets(drive: Drive, as_json: bool) -> dict[str, Any]:

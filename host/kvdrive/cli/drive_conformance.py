@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from kvdrive import private
-from kvdrive.cli.drive_files import JsonFlag
-from kvdrive.cli.options import EngineOption
+from kvdrive.cli.command import JsonFlag
+from kvdrive.cli.fields import EngineOption
 from kvdrive.cli.paths import input_file, output_file
 from kvdrive.conformance import suite
 from kvdrive.conformance.bench import MismatchError

@@ -14,7 +14,6 @@ from kvdrive._native import Drive
 from kvdrive.errors import InputError, TargetError
 from kvdrive.kernels.rtl import prepare_drives
 
-JsonFlag = Annotated[bool, typer.Option("--json", help="machine-readable output")]
 DriveFile = Annotated[Path, typer.Argument(help="the drive's backing file")]
 
 

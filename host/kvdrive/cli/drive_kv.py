@@ -11,11 +11,13 @@ from typing import Annotated
 import typer
 
 from kvdrive import private
+from kvdrive.cli.command import example
 from kvdrive.cli.paths import input_file, output_file
 from kvdrive.errors import InputError
 from kvdrive.targets.addresses import FORMS, is_address
 from kvdrive.targets.key_value import KeyValueNamespace
-from kvdrive.targets.opening import DriveOptions, open_named
+from kvdrive.targets.opening import open_named
+from kvdrive.targets.options import DriveOptions
 
 app = typer.Typer(no_args_is_help=True, help="Values under keys on a drive, by the NVMe Key Value command set.")
 
@@ -29,7 +31,7 @@ IdentityOption = Annotated[
 _HEX = "hex:"
 
 
-@app.command()
+@app.command(epilog=example("drive kv put big.kv name value.bin"))
 def put(
     target: TargetArgument,
     key: KeyArgument,
@@ -49,7 +51,7 @@ def put(
         values.store(key_bytes(key), value, "not-exist" if new else "exist" if replace else None, durable=True)
 
 
-@app.command()
+@app.command(epilog=example("drive kv get big.kv name copy.bin"))
 def get(
     target: TargetArgument,
     key: KeyArgument,
@@ -71,7 +73,7 @@ def get(
         raise InputError(f"cannot write {file}: {error.strerror}") from error
 
 
-@app.command()
+@app.command(epilog=example("drive kv exists big.kv name"))
 def exists(target: TargetArgument, key: KeyArgument, identity: IdentityOption = None) -> None:
     """Exit with status 0 if the key exists, with 1 if it does not."""
     with _opened(target, identity) as values:
@@ -79,7 +81,7 @@ def exists(target: TargetArgument, key: KeyArgument, identity: IdentityOption = 
     raise typer.Exit(0 if found else 1)
 
 
-@app.command()
+@app.command(epilog=example("drive kv delete big.kv name"))
 def delete(target: TargetArgument, key: KeyArgument, identity: IdentityOption = None) -> None:
     """Forget a key and its value, durably. A key that does not exist is no error."""
     with _opened(target, identity) as values:
@@ -87,7 +89,7 @@ def delete(target: TargetArgument, key: KeyArgument, identity: IdentityOption = 
         values.flush()
 
 
-@app.command("list")
+@app.command("list", epilog=example("drive kv list big.kv --sizes"))
 def list_keys(
     target: TargetArgument,
     start: Annotated[str, typer.Option(help="first key")] = "",

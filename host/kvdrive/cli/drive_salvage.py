@@ -13,7 +13,8 @@ from rich.console import Console
 
 from kvdrive import private
 from kvdrive._native import Drive
-from kvdrive.cli.drive_files import DriveFile, JsonFlag, open_drive, open_existing
+from kvdrive.cli.command import JsonFlag
+from kvdrive.cli.drive_files import DriveFile, open_drive, open_existing
 from kvdrive.errors import InputError, TargetError
 
 _COPY_BYTES = 1 << 24

@@ -15,7 +15,8 @@ from rich.progress import track
 
 from kvdrive import abi
 from kvdrive._native import Drive
-from kvdrive.cli.drive_files import JsonFlag, open_drive, open_existing, show
+from kvdrive.cli.command import JsonFlag
+from kvdrive.cli.drive_files import open_drive, open_existing, show
 from kvdrive.cli.paths import output_file
 from kvdrive.errors import InputError, TargetError
 from kvdrive.perf.workloads import QueuedDrive, Shape, Workload, play, replay, steps, stored_queries

@@ -10,24 +10,43 @@ from typing import Annotated
 import typer
 
 from kvdrive.choices import KV_FORMATS, explained
-from kvdrive.cli.fields import configured
-from kvdrive.cli.groups import command
-from kvdrive.cli.needs import Needs, sparse
-from kvdrive.cli.options import ModelOptions, TargetOptions, WeightsTier
+from kvdrive.cli.command import JsonFlag, command
+from kvdrive.cli.fields import Fields
 from kvdrive.cli.paths import input_files, output_folder
+from kvdrive.config.option import Given, Needs
+from kvdrive.config.run import RunConfig
 from kvdrive.errors import InputError
 from kvdrive.policies import POLICIES, parse_ratio
+from kvdrive.targets.options import DriveOptions
 from kvdrive.waiting import IMPORTS, waiting_for
 
 app = typer.Typer()
-_GROUPS = Needs("policy groups", sparse)
 
 
-@command(app, "eval", kept=lambda given: "no new answer; earlier ones stay")
+def _sparse(given: Given) -> bool:
+    """True if one of the policies reads groups of tokens by an index."""
+    names = {part.strip().partition(":")[0] for part in given["policies"].split(",")}
+    return bool(names & {"groups", "auto", "all"})
+
+
+_GROUPS = Needs("policy groups", _sparse)
+
+
+@command(
+    app,
+    "eval",
+    shown="eval --policies exact,groups --contexts 2048 --windows 2 --cases 0",
+    kept=lambda given: "no new answer; earlier ones stay",
+)
 def evaluate(
-    computed: ModelOptions,
-    where: TargetOptions,
-    placed: WeightsTier,
+    config: Annotated[
+        RunConfig,
+        Fields(
+            *("model", "target", "weights"),
+            without=("assistant", "accepted", "drives", "folder", "format"),
+            unchecked=("index", "hot_bytes"),
+        ),
+    ],
     policies: Annotated[str, typer.Option(help=f"{', '.join(POLICIES)}: comma-separated, or all")] = "exact",
     ratios: Annotated[
         str,
@@ -50,27 +69,31 @@ def evaluate(
         str, typer.Option(help=f"of K and V on the drive, comma-separated. {explained(KV_FORMATS)}")
     ] = "f16",
     seed: Annotated[int, typer.Option(min=0, help="of the retrieval cases")] = 1,
-    out: Annotated[Path, typer.Option(callback=output_folder, help="folder for eval.json and eval.png")] = Path(
-        "out/eval"
-    ),
+    report: Annotated[
+        Path, typer.Option("--report", "-o", callback=output_folder, help="folder for eval.json and eval.png")
+    ] = Path("out/eval"),
     resume: Annotated[bool, typer.Option("--resume", help="go on after the answers of a run that was stopped")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print the result instead of the table")] = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Rate a model whose KV cache lives in a drive: the same questions under each policy and ratio.
 
     Each policy is also compared with exact attention, token by token.
 
-    Every answer is kept in partial.json of the folder --out. Stopped or killed, the same command with --resume goes on.
+    Every answer is kept in partial.json of the folder --report. Stopped or killed, the same command with --resume goes
+    on.
     """
+    for name in ("index", "hot_bytes"):
+        if getattr(config.target, name) != getattr(DriveOptions, name):
+            _GROUPS.check(name, {"policies": policies})
     with waiting_for(IMPORTS):
         from rich.console import Console
 
-        from kvdrive.eval import report
+        from kvdrive.eval import report as reports
         from kvdrive.eval.evaluation import Settings, evaluate
         from kvdrive.eval.partial import NAME, Partial
 
     settings = Settings(
-        configured(computed, where, placed),
+        config,
         policies=policies,
         ratios=[parse_ratio(part) for part in ratios.split(",")],
         contexts=_lengths(contexts, "--contexts", "512,8192"),
@@ -84,18 +107,20 @@ def evaluate(
         unread=_limits(unread_limits),
         units=_lengths(units, "--units", "64,128") if units else [],
     )
-    partial = Partial(out / NAME, settings.options(), resume)
+    partial = Partial(report / NAME, settings.options(), resume)
     found = evaluate(settings, Console(stderr=True), partial)
-    report.write_json(out / "eval.json", found)
+    reports.write_json(report / "eval.json", found)
     partial.remove()
-    points = report.points_of(found)
-    report.sweep_picture(out / "eval.png", [p for p in points if p.context == max(settings.contexts)], computed.model)
+    points = reports.points_of(found)
+    reports.sweep_picture(
+        report / "eval.png", [p for p in points if p.context == max(settings.contexts)], config.model.model
+    )
     if as_json:
         typer.echo(json.dumps(found))
         return
     screen = Console()
-    (screen if screen.is_terminal else Console(width=200)).print(report.sweep_table(points))
-    sys.stderr.write(f"written: {out / 'eval.json'}, {out / 'eval.png'}\n")
+    (screen if screen.is_terminal else Console(width=200)).print(reports.sweep_table(points))
+    sys.stderr.write(f"written: {report / 'eval.json'}, {report / 'eval.png'}\n")
 
 
 def _limits(text: str) -> list[float]:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from kvdrive.cli.command import OUTPUT, example
 from kvdrive.cli.paths import output_folder
 from kvdrive.errors import InputError
 
@@ -26,13 +27,20 @@ class PaperName(StrEnum):
     paged = "ssd-paged"
 
 
-@app.command()
+@app.command(epilog=example("figures --paper hilos --report out/papers"))
 def figures(
     paper: Annotated[
         list[PaperName] | None, typer.Option(help="draw this paper's figures only; may be repeated")
     ] = None,
-    out: Annotated[
-        Path, typer.Option(callback=output_folder, help="folder for pictures and JSON; papers.md lies beside it")
+    report: Annotated[
+        Path,
+        typer.Option(
+            "--report",
+            "-o",
+            callback=output_folder,
+            help="folder for pictures and JSON; papers.md lies beside it",
+            rich_help_panel=OUTPUT,
+        ),
     ] = Path("papers"),
     predictions: Annotated[
         bool, typer.Option("--predictions", help="print the predictions as JSON, draw nothing")
@@ -51,24 +59,24 @@ def figures(
     if predictions:
         typer.echo(json.dumps(page.predicted(predict())))
         return
-    out.mkdir(parents=True, exist_ok=True)
+    report.mkdir(parents=True, exist_ok=True)
     chosen = [name.value for name in paper] if paper else list(page.PAPERS)
     console = Console(stderr=True)
     for name in chosen:
         with console.status(f"figures of {name}"):
-            found = page.write_paper(out, page.PAPERS[name]())
+            found = page.write_paper(report, page.PAPERS[name]())
         typer.echo(f"{found['paper']}: {len(found['figures'])} figures")
     if paper is None:
         with console.status("predictions"):
-            page.write_json(out, page.PREDICTIONS, page.predicted(predict()))
-    missing = [name for name in page.PAPERS if not (out / f"{name}.json").is_file()]
-    if missing or not (out / page.PREDICTIONS).is_file():
+            page.write_json(report, page.PREDICTIONS, page.predicted(predict()))
+    missing = [name for name in page.PAPERS if not (report / f"{name}.json").is_file()]
+    if missing or not (report / page.PREDICTIONS).is_file():
         return  # a page needs all of them
     try:
-        records = [json.loads((out / f"{name}.json").read_text()) for name in page.PAPERS]
-        foreseen = json.loads((out / page.PREDICTIONS).read_text())
+        records = [json.loads((report / f"{name}.json").read_text()) for name in page.PAPERS]
+        foreseen = json.loads((report / page.PREDICTIONS).read_text())
     except ValueError as error:
-        raise InputError(f"{out} has a damaged JSON file: run kvdrive figures --out {out} again") from error
-    text = page.page(records, foreseen, out.name)
-    (out.parent / "papers.md").write_text(text)
-    typer.echo(f"page: {out.parent / 'papers.md'}")
+        raise InputError(f"{report} has a damaged JSON file: run kvdrive figures --report {report} again") from error
+    text = page.page(records, foreseen, report.name)
+    (report.parent / "papers.md").write_text(text)
+    typer.echo(f"page: {report.parent / 'papers.md'}")

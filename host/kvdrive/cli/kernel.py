@@ -14,6 +14,7 @@ from rich.table import Table
 
 from kvdrive import abi
 from kvdrive.choices import KERNEL_ENGINES
+from kvdrive.cli.command import JsonFlag, example
 from kvdrive.cli.paths import output_file
 from kvdrive.errors import InputError
 from kvdrive.kernels import compare as engines
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 else:
     EngineName = Literal[KERNEL_ENGINES]
 
-JsonFlag = Annotated[bool, typer.Option("--json", help="machine-readable output")]
 InFile = Annotated[Path, typer.Option("--in", help="inputs (.npz); `kvdrive kernel list` names the keys")]
 ModeOption = Annotated[str, typer.Option("--mode", help="mode of the kernel; default: its first")]
 
@@ -48,7 +48,7 @@ def _status_text(status: int) -> str:
     return "ok" if status == 0 else " | ".join(flag.name or "" for flag in abi.Status(status))
 
 
-@app.command("list")
+@app.command("list", epilog=example("kernel list"))
 def list_kernels(as_json: JsonFlag = False) -> None:
     """List the kernels with their inputs, outputs and modes."""
     if as_json:
@@ -70,7 +70,7 @@ def list_kernels(as_json: JsonFlag = False) -> None:
         Console().print(table)
 
 
-@app.command("run")
+@app.command("run", epilog=example("kernel run attention --in x.npz --out y.npz --engine hls"))
 def run(
     name: str,
     source: InFile,
@@ -95,7 +95,7 @@ def run(
         raise typer.Exit(2)
 
 
-@app.command("compare")
+@app.command("compare", epilog=example("kernel compare attention --in x.npz"))
 def compare(
     name: str,
     source: InFile,

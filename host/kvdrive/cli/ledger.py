@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from kvdrive.cli.command import JsonFlag, example
 from kvdrive.cli.paths import output_file
 from kvdrive.errors import KvdriveError
 from kvdrive.ledger import page
@@ -15,13 +16,13 @@ from kvdrive.ledger import page
 app = typer.Typer()
 
 
-@app.command()
+@app.command(epilog=example("ledger --json"))
 def ledger(
     write: Annotated[Path | None, typer.Option(callback=output_file, help="write the page there")] = None,
     check: Annotated[
         Path | None, typer.Option(help="compare with this page; fail where a difference is not explained")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="machine-readable output")] = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Compute our value of every claim of the five papers, and say which agree and which are inputs."""
     found = page.entries()

@@ -9,8 +9,10 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
+from kvdrive.cli.command import example
 from kvdrive.waiting import waiting_for
 
+_EXAMPLE = example("lm-eval --model kvdrive --model_args pretrained=mini --tasks lambada_openai")
 app = typer.Typer()
 
 
@@ -23,7 +25,12 @@ class Unparsed(TyperCommand):
         return super().parse_args(ctx, [])
 
 
-@app.command("lm-eval", cls=Unparsed, add_help_option=False)
+@app.command(
+    "lm-eval",
+    cls=Unparsed,
+    add_help_option=False,
+    epilog=_EXAMPLE,
+)
 def lm_eval(context: typer.Context) -> None:
     """Run the lm-eval harness with kvdrive among its models: lm-eval --model kvdrive --model_args pretrained=mini ...
 

@@ -98,7 +98,7 @@ def options(version: Version = False) -> None:
 
 def main() -> None:
     """Entry point: our own errors are one sentence on stderr, exit code 2; after ^C it is 130."""
-    os.umask(0o077)  # what libraries write for us is nobody else's either
+    os.umask(0o077)  # files that libraries write for us are private, too
     os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # takes effect when torch is imported, which happens later
     try:
         app()

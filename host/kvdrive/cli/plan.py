@@ -11,7 +11,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from kvdrive.cli.sizes import bytes_of
+from kvdrive.cli.command import JsonFlag, example
+from kvdrive.config.sizes import bytes_of
 from kvdrive.errors import InputError
 from kvdrive.perf.plan import Plan, plan
 from kvdrive.perf.shapes import HALF_BYTES, SHAPES, ModelShape
@@ -22,7 +23,7 @@ app = typer.Typer()
 HERE = "here"
 
 
-@app.command(name="plan")
+@app.command(name="plan", epilog=example("plan --model opt-66b --context 64K --drives 8"))
 def show(
     model: Annotated[
         str, typer.Option(help=f"folder, file or name, or one of the papers' models: {', '.join(SHAPES)}")
@@ -41,15 +42,14 @@ def show(
     anew: Annotated[
         bool, typer.Option("--measure", help=f"with {HERE}: measure again what was measured before")
     ] = False,
-    x_cache: Annotated[
-        float | None,
-        typer.Option("--x-cache", min=0, max=1, help="share of the work that X-cache takes; default: the best"),
+    xcache: Annotated[
+        float | None, typer.Option(min=0, max=1, help="share of the work that X-cache takes; default: the best")
     ] = None,
     flop_factor: Annotated[
         float,
         typer.Option(min=0.5, help="FLOP of X-cache for a weight of both projections: two need 4, HILOS prints 2"),
     ] = FLOP_PER_WEIGHT,
-    as_json: Annotated[bool, typer.Option("--json", help="machine-readable output")] = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Say what a decode step would take, what bounds it, and what to change.
 
@@ -63,13 +63,13 @@ def show(
             raise InputError(f"--hardware {HERE} plans one drive: leave --drives out")
         if flop_factor != FLOP_PER_WEIGHT:
             raise InputError(f"--hardware {HERE} measures the projections of X-cache: leave --flop-factor out")
-        found = _plan_here(model, tokens, batch, x_cache, drive, anew)
+        found = _plan_here(model, tokens, batch, xcache, drive, anew)
     elif hardware not in SYSTEMS:
         raise InputError(f"there is no hardware '{hardware}': choose one of {', '.join(SYSTEMS)}, {HERE}")
     elif drive is not None or anew:
         raise InputError(f"--drive and --measure go with --hardware {HERE}: other hardware is not measured")
     else:
-        found = plan(_shape(model), SYSTEMS[hardware], tokens, batch, drives or 4, x_cache, flop_factor)
+        found = plan(_shape(model), SYSTEMS[hardware], tokens, batch, drives or 4, xcache, flop_factor)
     typer.echo(json.dumps(record(found))) if as_json else _print(found)
 
 
@@ -78,7 +78,8 @@ def _plan_here(name: str, tokens: int, batch: int, share: float | None, drive: P
     import torch
 
     from kvdrive.perf import here, kept
-    from kvdrive.targets.opening import DriveOptions, drive_folder
+    from kvdrive.targets.opening import drive_folder
+    from kvdrive.targets.options import DriveOptions
     from kvdrive.targets.temporary import temporary_folder
 
     config = here.config_of(SHAPES[name]) if name in SHAPES else _config(name)

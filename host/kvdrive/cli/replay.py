@@ -10,10 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from kvdrive.cli.drive_files import JsonFlag
-from kvdrive.cli.groups import command
-from kvdrive.cli.needs import Needs
-from kvdrive.cli.paths import output_folder
+from kvdrive.cli.command import JsonFlag, ReportFolder, command
+from kvdrive.config.option import Needs
 from kvdrive.errors import InputError
 from kvdrive.sessions.eviction import EVICTIONS
 
@@ -23,7 +21,7 @@ _GENERATED = Needs(f"a generated trace, {' or '.join(_MADE)}", lambda given: giv
 _OF_FILE = Needs("the file of a trace", lambda given: given["trace"] not in _MADE)
 
 
-@command(app)
+@command(app, shown="replay sharegpt --conversations 500 --report out/replay")
 def replay(
     trace: Annotated[
         str, typer.Argument(help="file of JSON lines as Mooncake's; or `sharegpt`, `azure`: generated conversations")
@@ -62,9 +60,7 @@ def replay(
         _GENERATED,
     ] = False,
     warm_up: Annotated[int, typer.Option(min=0, help="do not count so many requests at the beginning")] = 0,
-    report: Annotated[
-        Path | None, typer.Option(callback=output_folder, help="folder for replay.json and replay.png")
-    ] = None,
+    report: ReportFolder = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Replay requests in virtual time: hits, time to the first token, GPU time and cost by policy.

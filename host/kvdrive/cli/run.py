@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kvdrive.cli.fields import configured
-from kvdrive.cli.groups import command
-from kvdrive.cli.options import InputTier, MemoryTier, ModelOptions, TargetOptions, kept_drives
+from kvdrive.cli.command import command
+from kvdrive.cli.fields import Fields, kept_drives
 from kvdrive.cli.paths import output_folder
+from kvdrive.config.run import RunConfig
 from kvdrive.waiting import IMPORTS, waiting_for
 
 if TYPE_CHECKING:
@@ -18,21 +18,31 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-_PROMPT_TOKENS = 8192
-_ROOM = 1024  # positions reserved for the answer
 _VERIFY_STEPS = 4  # the compiled kernels take about a second per step, at 8192 tokens of the shipped model
 
 
-@command(app, kept=lambda given: f"there is only the text so far; {kept_drives(given)}")
+@command(
+    app,
+    shown="run --model smollm2",
+    kept=lambda given: f"there is only the text so far; {kept_drives(given['config'])}",
+)
 def run(
-    computed: ModelOptions,
-    where: TargetOptions,
-    tier: MemoryTier,
-    inputs: InputTier,
+    config: Annotated[
+        RunConfig,
+        Fields(
+            *("model", "target", "active", "memory", "xcache"),
+            without=("assistant", "drives", "folder", "format", "index", "hot_bytes"),
+        ),
+    ],
     prompt_tokens: Annotated[int, typer.Option(min=0, help="of document and question; 0: 8192 or what fits")] = 0,
-    new_tokens: Annotated[int, typer.Option(min=2, help="tokens to generate at most")] = 48,
-    out: Annotated[
-        Path, typer.Option(callback=output_folder, help="folder for report.json, two plots and the timeline")
+    max_new_tokens: Annotated[
+        int, typer.Option("--max-new-tokens", "-n", min=2, help="tokens to generate at most")
+    ] = 48,
+    report: Annotated[
+        Path,
+        typer.Option(
+            "--report", "-o", callback=output_folder, help="folder for report.json, two plots and the timeline"
+        ),
     ] = Path("out/run"),
 ) -> None:
     """Ask for something that stands thousands of tokens back; compare with stock transformers.
@@ -51,26 +61,25 @@ def run(
         from kvdrive.generation.task import run as generate
 
     console = Console()
-    config = configured(computed, where, tier, inputs)
     settings = Settings(
         config,
-        new_tokens=new_tokens,
+        new_tokens=max_new_tokens,
         check=True,
         verify_steps=_VERIFY_STEPS if config.placement.active == "drive" else 0,
-        report=out,
+        report=report,
+        verbose=True,
     )
 
     shown: list[Demonstration] = []
 
     def prompts(checkpoint: Checkpoint) -> list[list[int]]:
-        tokens = prompt_tokens or min(_PROMPT_TOKENS, checkpoint.context - _ROOM)
-        shown.append(demonstration(checkpoint, tokens))
+        shown.append(demonstration(checkpoint, prompt_tokens))
         console.print(f"text: {shown[0].about}", highlight=False, markup=False, soft_wrap=True)
         console.print(f"question: {shown[0].question}", highlight=False, markup=False, soft_wrap=True)
         console.print("the model goes on:", highlight=False, markup=False)
         return [shown[0].ids]
 
-    report = generate(settings, prompts, console)
-    console.print(shown[0].verdict(report["text"][0]), highlight=False, markup=False, soft_wrap=True)
-    if not passed(report):
+    found = generate(settings, prompts, console)
+    console.print(shown[0].verdict(found["text"][0]), highlight=False, markup=False, soft_wrap=True)
+    if not passed(found):
         raise typer.Exit(1)

@@ -8,28 +8,21 @@ import socket
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
 from kvdrive.choices import PREFILL_CHUNK, TARGETS
-from kvdrive.cli.fields import configured
-from kvdrive.cli.groups import command
-from kvdrive.cli.options import (
-    FolderOptions,
-    InputTier,
-    MemoryTier,
-    ModelOptions,
-    OverflowOptions,
-    PolicyOptions,
-    SessionLimits,
-    Speculation,
-    TargetOptions,
-    WeightsTier,
-    kept_drives,
-)
+from kvdrive.cli.command import command
+from kvdrive.cli.fields import Fields, kept_drives
 from kvdrive.cli.paths import input_file
+from kvdrive.config.option import Needs
+from kvdrive.config.run import GROUPS, RunConfig
+from kvdrive.config.sizes import bytes_of
 from kvdrive.errors import InputError
+from kvdrive.sessions.bounds import Bounds
+from kvdrive.sessions.eviction import EVICTIONS
+from kvdrive.sessions.options import SessionOptions
 from kvdrive.waiting import IMPORTS, waiting_for
 
 if TYPE_CHECKING:
@@ -37,32 +30,32 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+if TYPE_CHECKING:
+    EvictionName: TypeAlias = str
+else:
+    EvictionName = Literal[tuple(EVICTIONS)]
+
+_KEPT = Needs("`idle` above 0", lambda given: given["idle"] > 0)
 _SHUTDOWN_SECONDS = 5  # how long a stopping server waits for open streams
 _SPARE = 2  # extra capacity for partly filled pages and collection
 _TURNS = 16  # contexts that a conversation may have in all, if old tokens leave
 
 
-def _kept(given: dict[str, Any]) -> str:
-    """What a server that ^C has stopped leaves, from its arguments."""
-    stays = given["files"].drive is not None or given["where"].target not in TARGETS
-    return f"{kept_drives(given)}{', and the sequences that the server kept' if stays and given['idle'] else ''}"
+def _stopped(given: dict[str, Any]) -> str:
+    """What is left of a server that ^C has stopped, from its arguments."""
+    target = given["config"].target
+    stays = target.folder is not None or target.target not in TARGETS
+    return (
+        f"{kept_drives(given['config'])}{', and the sequences that the server kept' if stays and given['idle'] else ''}"
+    )
 
 
-@command(app, kept=_kept)
+@command(app, shown="serve --model smollm2 --drive drives", kept=_stopped)
 def serve(
-    computed: ModelOptions,
-    where: TargetOptions,
-    files: FolderOptions,
-    how: PolicyOptions,
-    tier: MemoryTier,
-    full: OverflowOptions,
-    inputs: InputTier,
-    kept: SessionLimits,
-    placed: WeightsTier,
-    drafts: Speculation,
+    config: Annotated[RunConfig, Fields(*GROUPS, without=("assistant", "accepted", "mini_batches"))],
     name: Annotated[str, typer.Option(help="name of the model for clients; default: that of its folder")] = "",
     host: Annotated[str, typer.Option(help="address; others than this machine's own need a key")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one, which is printed")] = 8000,
+    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0: a free one, which is printed")] = 8000,
     key: Annotated[str, typer.Option(envvar="KVDRIVE_API_KEY", help="clients must send it as a bearer token")] = "",
     keys: Annotated[
         Path | None,
@@ -98,21 +91,33 @@ def serve(
     idle: Annotated[
         int, typer.Option(min=0, help="finished sequences kept for the next turn, as far as there is room; 0: none")
     ] = 10_000,
+    tenant: Annotated[str, typer.Option(help="whose conversations these are; tenants share nothing")] = "",
+    session_days: Annotated[
+        float, typer.Option(min=0, help="remove what nobody used for so long; 0: keep it"), _KEPT
+    ] = 0.0,
+    session_bytes: Annotated[
+        str, typer.Option(help="of K and V that are kept at most; K, M, G, T; 0: no bound"), _KEPT
+    ] = "0",
+    daily_writes: Annotated[
+        str, typer.Option(help="bytes a day; beyond them only what is wanted a second time is kept; 0: no bound"), _KEPT
+    ] = "0",
+    eviction: Annotated[EvictionName, typer.Option(help="which one is removed when there are too many"), _KEPT] = "lru",
 ) -> None:
     """Serve OpenAI's /v1/completions and /v1/chat/completions with the KV cache in drives.
 
     Also /v1/models, /health and Prometheus /metrics. Up to --concurrency requests run at the same time: one call of the
     model computes the next token of all of them, and between two such calls a part of one prompt is computed.
     """
-    if drafts.assistant:
-        raise InputError("serve computes sequences together, without drafts: take generate, chat or batch")
     try:
         import uvicorn
     except ImportError as error:
         raise InputError("serving needs more packages: pip install 'kvdrive[serve]'") from error
     from kvdrive.server.local import own_machine
 
-    tenants = _tenants(key, keys, kept.tenant)
+    kept = SessionOptions(
+        None, tenant, Bounds(bytes_of(session_bytes), idle, session_days * 86_400), eviction, bytes_of(daily_writes)
+    )
+    tenants = _tenants(key, keys, tenant)
     if not tenants.asks and not own_machine(host):
         raise InputError(f"{host} can be reached from elsewhere: set KVDRIVE_API_KEY (or --key, or --keys) first")
     if open_metrics and not tenants.asks:
@@ -126,12 +131,12 @@ def serve(
         from kvdrive.targets.opening import open_drives
         from kvdrive.weights.opening import load_from
 
-    config = configured(computed, where, files, how, tier, full, inputs, placed, drafts)
-    with waiting_for(f"loading {computed.model}"):
+    limits, trims = config.limits, config.limits.overflow == "trim"
+    with waiting_for(f"loading {config.model.model}"):
         checkpoint = load_from(config)
     listening = _bind(host, port)
-    threads = where.threads or os.cpu_count() or 1
-    context = full.context or checkpoint.context
+    threads = config.target.threads or os.cpu_count() or 1
+    context = limits.context or checkpoint.context
     tokens = max_tokens or concurrency * context
     capacity = _SPARE * tokens * checkpoint.shape.bytes_per_token
     options = replace(
@@ -143,12 +148,12 @@ def serve(
     )
     opened = open_drives(options, None if idle else lambda sentence: typer.echo(f"kvdrive: {sentence}", err=True))
     longest = min(tokens, context)
-    if full.overflow == "trim":  # tokens that left need no room, but they are part of the next prompt
+    if trims:  # tokens that left need no room, but they are part of the next prompt
         longest = max(longest, _TURNS * context)
         prefill_chunk = min(prefill_chunk or context, max(1, context // 4))
     metrics = Metrics()
-    limits = Limits(tokens, queue, concurrency, idle, max_batch, prefill_chunk, _held(full, context))
-    scheduler = Scheduler(checkpoint, opened, config, limits, metrics, threads, kept.options(idle))
+    bounds = Limits(tokens, queue, concurrency, idle, max_batch, prefill_chunk, context if trims else 0)
+    scheduler = Scheduler(checkpoint, opened, config, bounds, metrics, threads, kept)
     scheduler.start()
     settings = Settings(
         name or checkpoint.path.name,
@@ -184,11 +189,6 @@ def _tenants(key: str, keys: Path | None, tenant: str) -> Tenants:
     if keys.stat().st_mode & 0o077:
         typer.echo(f"kvdrive: other users of this machine can read {keys}: chmod 600 {keys}", err=True)
     return Tenants(read_keys(keys))
-
-
-def _held(full: OverflowOptions, context: int) -> int:
-    """Tokens of a sequence that are on the drive at once; 0: all of them."""
-    return context if full.overflow == "trim" else 0
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -13,7 +13,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from kvdrive.cli.drive_files import JsonFlag, show
+from kvdrive.cli.command import JsonFlag, example
+from kvdrive.cli.drive_files import show
 from kvdrive.cli.paths import input_file, output_file
 from kvdrive.errors import InputError, TargetError
 from kvdrive.sessions.owner import is_alive
@@ -31,7 +32,7 @@ Which = Annotated[str, typer.Argument(help="name or number of a session; `list` 
 Tenant = Annotated[str, typer.Option(help="whose sessions")]
 
 
-@app.command("list")
+@app.command("list", epilog=example("sessions list drives"))
 def list_(place: Place, tenant: Tenant = "", as_json: JsonFlag = False) -> None:
     """List the sessions, the last used first."""
     with _index(place) as index:
@@ -47,7 +48,7 @@ def list_(place: Place, tenant: Tenant = "", as_json: JsonFlag = False) -> None:
     Console().print(table)
 
 
-@app.command("show")
+@app.command("show", epilog=example("sessions show drives talk"))
 def show_(place: Place, session: Which, tenant: Tenant = "", as_json: JsonFlag = False) -> None:
     """Show what the index knows of a session."""
     with _index(place) as index:
@@ -62,11 +63,11 @@ def show_(place: Place, session: Which, tenant: Tenant = "", as_json: JsonFlag =
     show(f"session {session}", values, as_json)
 
 
-@app.command()
+@app.command(epilog=example("sessions pin drives talk"))
 def pin(
     place: Place,
     session: Which,
-    off: Annotated[bool, typer.Option("--off", help="let it leave again")] = False,
+    off: Annotated[bool, typer.Option("--off", help="bounds apply to it again")] = False,
     tenant: Tenant = "",
 ) -> None:
     """Keep a session whatever the bounds say."""
@@ -74,7 +75,7 @@ def pin(
         index.set(_find(index, session, tenant).id, pinned=not off)
 
 
-@app.command()
+@app.command(epilog=example("sessions drop drives talk 7"))
 def drop(
     place: Place, session: Annotated[list[str], typer.Argument(help="names or numbers")], tenant: Tenant = ""
 ) -> None:
@@ -86,7 +87,7 @@ def drop(
         typer.echo(f"{shelf.drop([entry.id for entry in entries])} sessions removed")
 
 
-@app.command("export")
+@app.command("export", epilog=example("sessions export drives talk talk.session"))
 def export_(
     place: Place, session: Which, file: Annotated[Path, typer.Argument(callback=output_file)], tenant: Tenant = ""
 ) -> None:
@@ -99,7 +100,7 @@ def export_(
     typer.echo(f"{file}: {entry.tokens} tokens, {size / 2**20:.1f} MiB of K and V")
 
 
-@app.command("import")
+@app.command("import", epilog=example("sessions import drives talk.session"))
 def import_(
     place: Place,
     file: Annotated[Path, typer.Argument(callback=input_file)],
@@ -112,7 +113,7 @@ def import_(
         typer.echo(f"session {import_file(shelf, file, name)}")
 
 
-@app.command()
+@app.command(epilog=example("sessions gc drives --days 30"))
 def gc(
     place: Place, days: Annotated[float, typer.Option(min=0, help="remove what nobody used for so long")] = 0
 ) -> None:
@@ -129,7 +130,7 @@ def gc(
     typer.echo(f"{removed} old sessions removed, {orphans} that no index names")
 
 
-@app.command()
+@app.command(epilog=example("sessions stats drives --quota 20G"))
 def stats(
     place: Place,
     as_json: JsonFlag = False,
@@ -137,7 +138,7 @@ def stats(
     quota: Annotated[str, typer.Option(help="set the most bytes of this tenant; K, M, G, T; 0: none")] = "",
 ) -> None:
     """Show how much is kept, how much was written for it, and how often it was used."""
-    from kvdrive.cli.sizes import bytes_of
+    from kvdrive.config.sizes import bytes_of
     from kvdrive.sessions.wear import Governor
 
     with _index(place) as index:
@@ -195,7 +196,8 @@ def _shelf(place: str) -> Iterator[Shelf]:
     from kvdrive.sessions.options import SessionOptions
     from kvdrive.sessions.rebuild import rebuild
     from kvdrive.sessions.shelf import Shelf
-    from kvdrive.targets.opening import DriveOptions, open_named
+    from kvdrive.targets.opening import open_named
+    from kvdrive.targets.options import DriveOptions
 
     places: list[str | Path] = [place] if is_address(place) else list(_files(place))
     with ExitStack() as opened, _told_who_has(places):

@@ -11,28 +11,27 @@ from typing import Annotated
 
 import typer
 
-from kvdrive.cli.fields import configured
-from kvdrive.cli.groups import command
-from kvdrive.cli.options import ModelOptions, WeightsTier
+from kvdrive.cli.command import JsonFlag, command
+from kvdrive.cli.fields import Fields
 from kvdrive.cli.paths import input_files
-from kvdrive.cli.sizes import share_or_bytes
+from kvdrive.config.run import RunConfig
+from kvdrive.config.sizes import share_or_bytes
 from kvdrive.errors import InputError
 from kvdrive.waiting import IMPORTS, waiting_for
 
 app = typer.Typer()
 
 
-@command(app)
+@command(app, shown="sparsify --model mini --shares 50%,70%")
 def sparsify(
-    computed: ModelOptions,
-    placed: WeightsTier,
+    config: Annotated[RunConfig, Fields("model", "weights", without=("assistant", "accepted"))],
     shares: Annotated[str, typer.Option(help="of the activations that become zero, comma-separated")] = "50%,70%,90%",
     text: Annotated[
         list[Path] | None, typer.Option(callback=input_files, help="UTF-8 file; default: held-out standard library")
     ] = None,
     windows: Annotated[int, typer.Option(min=1, help="of text, to learn the thresholds and again to rate them")] = 4,
     tokens: Annotated[int, typer.Option(min=16, help="of a window")] = 512,
-    as_json: Annotated[bool, typer.Option("--json", help="print the result instead of the table")] = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Find the thresholds of `kvdrive generate --ffn fatrelu:SHARE`, and measure the perplexity with them.
 
@@ -41,9 +40,9 @@ def sparsify(
     """
     wanted = [part.strip() for part in shares.split(",")]
     parsed = [_share(part) for part in wanted]
-    if placed.ffn != "exact":
+    if config.weights.ffn != "exact":
         raise InputError("sparsify begins with the exact model: leave --ffn out")
-    if placed.weights == "drive":
+    if config.weights.weights == "drive":
         raise InputError("sparsify reads no weights from a drive: take --weights flash")
     with waiting_for(IMPORTS):
         from rich.console import Console
@@ -57,12 +56,11 @@ def sparsify(
         from kvdrive.weights.cuts import keep_cuts
         from kvdrive.weights.opening import load_from, manifest_of
 
-    config = configured(computed, placed)
-    file, manifest = manifest_of(places.find(computed.model), config.stored())
+    file, manifest = manifest_of(places.find(config.model.model), config.stored())
     if not manifest.neurons:
         raise InputError(f"{file} holds experts: thresholds are for dense models")
-    with waiting_for(f"loading {computed.model}"):
-        checkpoint = load_from(config.changed(weights_file=None) if placed.weights == "memory" else config)
+    with waiting_for(f"loading {config.model.model}"):
+        checkpoint = load_from(config.changed(weights_file=None) if config.weights.weights == "memory" else config)
     with closing(checkpoint):
         found = windows_of(documents(checkpoint, text or []), tokens - 1, 1, 2 * windows)
         steps = windows * (2 + len(parsed))

@@ -11,9 +11,10 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from kvdrive.cli.groups import command
-from kvdrive.cli.options import ModelOptions
-from kvdrive.cli.paths import input_file, input_files
+from kvdrive.cli.command import JsonFlag, command
+from kvdrive.cli.fields import Fields
+from kvdrive.cli.paths import input_files
+from kvdrive.config.run import RunConfig
 from kvdrive.errors import InputError
 from kvdrive.waiting import IMPORTS, waiting_for
 
@@ -23,13 +24,9 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 
-@command(app)
+@command(app, shown="train-predictor --model mini_relu")
 def train_predictor(
-    computed: ModelOptions,
-    weights_file: Annotated[
-        Path | None,
-        typer.Option(callback=input_file, help="the file that `kvdrive convert` has made; default: in your cache"),
-    ] = None,
+    config: Annotated[RunConfig, Fields("model", "weights_file", without=("assistant",))],
     ffn: Annotated[
         str, typer.Option(help="what counts as zero: exact zeros, or fatrelu:SHARE of `sparsify`")
     ] = "exact",
@@ -43,7 +40,7 @@ def train_predictor(
     ] = None,
     windows: Annotated[int, typer.Option(min=4, help="of text; a quarter stops the training, a quarter rates it")] = 16,
     tokens: Annotated[int, typer.Option(min=16, help="of a window")] = 512,
-    as_json: Annotated[bool, typer.Option("--json", help="print the result instead of the table")] = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Train the predictors of `kvdrive generate --ffn predictor`, and measure how often they are wrong.
 
@@ -60,12 +57,12 @@ def train_predictor(
         from kvdrive.weights.predictor import keep_predictors
         from kvdrive.weights.training import Text, Training, make_predictors
 
-    file, manifest = manifest_of(places.find(computed.model), FlashOptions(weights_file))
+    file, manifest = manifest_of(places.find(config.model.model), FlashOptions(config.weights.weights_file))
     if not manifest.neurons:
         raise InputError(f"{file} holds experts: predictors are for dense models")
     cuts = cuts_of(ffn, file, manifest)
-    with waiting_for(f"loading {computed.model}"):
-        checkpoint = checkpoints.load(computed.model, computed.dtype, computed.device)
+    with waiting_for(f"loading {config.model.model}"):
+        checkpoint = checkpoints.load(config.model.model, config.model.dtype, config.model.device)
     found = Text.of(windows_of(documents(checkpoint, text or []), tokens - 1, 1, windows))
     names = [array.name for array in manifest.neurons]
     steps = windows + len(names) + len(found.rated)

@@ -1,22 +1,24 @@
-"""The options of a run: which model, on which drive, with which policy, in which place, and for how long."""
+"""The options of a run: which model, on which drive, with which policy, in which place, and for how long.
+
+Each option is a field with its explanation, from which commands make their flags (`config.option`).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
-from kvdrive.choices import DTYPES, KV_FORMATS, Active, OnFailure
+from kvdrive.choices import DTYPES, KV_FORMATS, Active, OnFailure, explained
+from kvdrive.config.option import Needs, option
+from kvdrive.config.sizes import bytes_of, share_or_auto
 from kvdrive.errors import InputError
 from kvdrive.kvcache.budget import MemoryOptions
 from kvdrive.kvcache.overflow import Overflow
-from kvdrive.policies import make_policy
+from kvdrive.policies import POLICIES, Policy, make_policy, parse_ratio
 from kvdrive.sessions.options import SessionOptions
-from kvdrive.targets.opening import DriveOptions
+from kvdrive.targets.options import DriveOptions
 from kvdrive.weights.options import FlashOptions
-
-if TYPE_CHECKING:
-    from kvdrive.policies import Policy
 
 Share = float | Literal["auto"]  # of a batch's sequences
 
@@ -29,15 +31,23 @@ def one_of(name: str, value: object, known: tuple[object, ...]) -> None:
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """`model`: a checkpoint's folder, a .gguf file, or a name. `dtype` of its weights; see `choices.DTYPES`.
+    """The model, and what computes it."""
 
-    `device` computes it, as torch names it. `assistant`: a smaller model that drafts tokens; "": none.
-    """
-
-    model: str = "mini"
-    dtype: str = "float32"
-    device: str = "cpu"
-    assistant: str = ""
+    model: str = option(
+        "mini", "folder of a Hugging Face checkpoint, a .gguf file, or a name: mini, mini_relu, smollm2", short="m"
+    )
+    dtype: str = option(
+        "float32",
+        "precision of the weights; auto: as stored; int8: bfloat16 with matrices rounded to 8 bits, for faster steps "
+        "with other tokens",
+        choices=tuple(DTYPES),
+    )
+    device: str = option("cpu", "what computes the model, as torch names it: cpu, cuda, cuda:1, mps")
+    assistant: str = option(
+        "",
+        "a small model with the same vocabulary, named as `model`: it drafts tokens, and one call of the model "
+        "verifies all of them. The tokens stay the same",
+    )
 
     def __post_init__(self) -> None:
         one_of("dtype", self.dtype, DTYPES)
@@ -45,16 +55,31 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class PolicyOptions:
-    """`attention`: a policy or its name, at compression `ratio` (None: everything is read).
+    """What a decode step attends to. A `ratio` of None reads everything; `attention` may be a policy object."""
 
-    Policy groups: `unit` tokens are chosen together, 0: the policy's own number; `unread`: share of the softmax that
-    may stay unread, 0: as `ratio` says.
-    """
-
-    attention: str | Policy = "exact"
-    ratio: Fraction | None = None
-    unit: int = 0
-    unread: float = 0.0
+    attention: str | Policy = option(
+        "exact",
+        explained({name: entry.summary for name, entry in POLICIES.items()}),
+        short="a",
+        read=str,
+        metavar=f"[{'|'.join(POLICIES)}]",
+    )
+    ratio: Fraction | None = option(
+        None,
+        "share of K and V that a policy other than exact and auto uses, as 1/8; they need it",
+        short="r",
+        read=lambda text: parse_ratio(text) if text else None,
+        typed="",
+        needs=Needs("a policy other than exact", lambda given: given["attention"] != "exact"),
+    )
+    unit: int = option(0, "tokens that policy groups reads or leaves out together: 16, 32, 64, 128; 0: 32")
+    unread: float = option(
+        0.0,
+        "policy groups reads more than `ratio` until it leaves at most this share of each head's softmax unread, by "
+        "the index's estimate; 0: it does not",
+        low=0,
+        high=0.999,
+    )
 
     def policy(self) -> Policy:
         """The policy that the options describe. Raises InputError."""
@@ -68,36 +93,58 @@ class PolicyOptions:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where K and V of running sequences are, and in which form.
+    """Where K and V of running sequences are, and in which form. docs/xcache.md explains `xcache` and `mini_batches`.
 
-    `active`: "drive" attends to K and V where they are stored. "memory" keeps running sequences in memory, as far as
-    `memory` allows, for the model's own attention; the drives keep them, and a stored session is loaded layer by layer.
-
-    `xcache`: of this share of a batch's sequences the drives keep layer inputs instead of K and V, which the host
-    rebuilds (docs/xcache.md); "auto": the share that is fastest here, often none.
-
-    `kv_format`: "f16", or K and V rounded to "int8", "int4" or "fp8" (e4m3) when they are computed, and stored so: half
-    of the bytes, 2/7, or half (docs/eval.md has the price). "fp8" uses the scales of K and V that the folder of the
-    model's checkpoint ships.
-
-    `spill`: new tokens of a layer wait on the host until so many can be written at once; 1 writes each at once.
-
-    `mini_batches`: a batch is computed in so many parts: while the drives attend to one, the host computes another
-    (docs/xcache.md). Same tokens; faster where drives with engines of their own take longer than the model's matrices.
-
-    `on_failure`: what happens when a drive is lost or loses data: "recompute" makes the same K and V again on what is
-    left, and the text goes on as it would have.
+    `active` "memory": sequences are in memory as far as `memory` allows, for the model's own attention; the drives keep
+    them, and a stored session is loaded layer by layer. "auto" stands for "memory" if `memory` has a bound.
     """
 
-    active: Active = "drive"
-    memory: MemoryOptions = field(default_factory=MemoryOptions)
-    xcache: Share = 0.0
-    kv_format: str = "f16"
-    spill: int = 16
-    mini_batches: int = 1
-    on_failure: OnFailure = "raise"
+    active: Active = option(
+        "drive",
+        "drive: it attends to K and V where they are; memory: running sequences are in memory, the drive keeps them, "
+        "and the model's own attention reads them; auto: memory if `memory` is given",
+        choices=("auto", "drive", "memory"),
+        typed="auto",
+    )
+    memory: MemoryOptions = option(
+        MemoryOptions,
+        "for K and V of running sequences; those that do not fit are attended to in the drive; K, M, G, T; 0 with "
+        "`active=memory`: no bound",
+        short="M",
+        read=lambda text: MemoryOptions(bytes_of(text)),
+        typed="0",
+        needs=Needs("`active=memory` or auto", lambda given: given["active"] != "drive"),
+    )
+    xcache: Share = option(
+        0.0,
+        "share of the sequences of which the drives keep layer inputs instead of K and V, 0 to 1: fewer bytes are "
+        "written, and the host rebuilds K and V; auto: the share that is fastest here",
+        read=share_or_auto,
+        typed="0",
+    )
+    kv_format: str = option(
+        "f16",
+        f"of K and V on the drives, rounded when they are computed. {explained(KV_FORMATS)}. docs/eval.md has the "
+        "price; fp8 takes the scales in the checkpoint's folder",
+        choices=tuple(KV_FORMATS),
+    )
+    spill: int = option(
+        16,
+        "new tokens written at once; 1: each by itself. sparf always attends to those that are pending",
+        low=1,
+        high=64,
+    )
+    mini_batches: int = option(
+        1,
+        "of the batch: while the drives attend to one, the host computes another one; the same tokens, faster where "
+        "drives with engines of their own take longer than the model's matrices",
+        low=1,
+    )
+    on_failure: OnFailure = option("raise", "a lost drive ends the text, or its tokens are computed again")
 
     def __post_init__(self) -> None:
+        if str(self.active) == "auto":
+            object.__setattr__(self, "active", "memory" if self.memory.bytes else "drive")
         one_of("active", self.active, get_args(Active))
         one_of("kv_format", self.kv_format, tuple(KV_FORMATS))
         one_of("on_failure", self.on_failure, get_args(OnFailure))
@@ -138,20 +185,24 @@ class RunConfig:
             kept = given.pop("sessions")
             groups["sessions"] = (SessionOptions() if kept else None) if isinstance(kept, bool) else kept
         for name, group in GROUPS.items():
-            own = {one: given.pop(one) for one in group & set(given)}
+            own = {one: given.pop(one) for one in group if one in given}
             if own:
                 groups[name] = replace(getattr(self, name), **own)
         if given:
             raise InputError(f"there is no option {', '.join(sorted(given))}: choose from {', '.join(FIELDS)}")
         return replace(self, **groups)
 
+    def values(self) -> dict[str, Any]:
+        """All fields by their names."""
+        return {name: getattr(getattr(self, group), name) for group, names in GROUPS.items() for name in names}
+
     def stored(self) -> FlashOptions:
         """`weights`, with the drives that hold them."""
         return replace(self.weights, on_drive=self.target) if self.weights.weights == "drive" else self.weights
 
 
-GROUPS = {
-    one.name: {part.name for part in fields(getattr(RunConfig(), one.name))}
+GROUPS: dict[str, dict[str, Field[Any]]] = {
+    one.name: {part.name: part for part in fields(getattr(RunConfig(), one.name))}
     for one in fields(RunConfig)
     if one.name != "sessions"
 }

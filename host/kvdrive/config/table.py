@@ -1,6 +1,6 @@
 """What goes with what: for each value of an option, what it can do for others and what it needs of them.
 
-A value that is not in this table, or that does not name an ability, does not have it: what nobody has thought of is
+A value that is not in this table, or that does not name an ability, does not have it: an unknown combination is
 refused. Policies say the same of themselves (`policies.base`), models in `plugins.traits`.
 """
 

@@ -111,7 +111,7 @@ class Bench:
     # ---- sessions ----
 
     def session(self) -> int:
-        """A session number that nobody uses. The session is ended after the check; its number is not used again."""
+        """An unused session number. The session is ended after the check; its number is not used again."""
         number = self.used[-1] + 1 if self.used else _FIRST_SESSION
         while number in self.taken:
             number += 1

@@ -25,8 +25,9 @@ from kvdrive.generation.progress import bar
 from kvdrive.identity.model import of_model
 from kvdrive.kvcache.formats import named
 from kvdrive.policies.choice import Choice, keep_choices, place_of
-from kvdrive.policies.groups import Groups
-from kvdrive.targets.opening import DriveOptions, open_drive, require_space
+from kvdrive.policies.groups import DEFAULT_UNIT, Groups
+from kvdrive.targets.opening import open_drive, require_space
+from kvdrive.targets.options import DriveOptions
 from kvdrive.waiting import waiting_for
 from kvdrive.weights.opening import load_from
 
@@ -49,7 +50,7 @@ class Settings:
     @property
     def unit(self) -> int:
         """Tokens that are read or left out together."""
-        return self.config.policy.unit
+        return self.config.policy.unit or DEFAULT_UNIT
 
     @property
     def kv_format(self) -> str:

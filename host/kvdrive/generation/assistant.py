@@ -41,7 +41,7 @@ class Drafted:
 
 
 class Assistant:
-    """A model in memory that drafts for another one. `acceptance`: told what was verified, if the weights want that."""
+    """A model in memory that drafts for another one. `acceptance` counts what was verified, if weights need it."""
 
     def __init__(self, checkpoint: Checkpoint, acceptance: Acceptance | None = None) -> None:
         self._checkpoint, self._acceptance = checkpoint, acceptance

@@ -1,4 +1,4 @@
-"""Prompts for `kvdrive run`: thousands of tokens of real text, and an answer that stands far back in them."""
+"""Prompts for `kvdrive run`, and for `generate` without one: real text with an answer that stands far back in it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from kvdrive.eval.wording import around, passkey_lines
 from kvdrive.generation.checkpoints import Checkpoint
 
 _LONGEST_TOKEN = 32  # characters; for n tokens, only the first n times as many characters of a text are tokenized
+_TOKENS = 8192
+_ROOM = 1024  # positions reserved for the answer
 _DEPTH = 1 / 4  # the share of the text that comes before the statement
 _SEED = 7
 _INSTRUCTION = "Read the text below and remember the special magic number hidden in it.\n\n"
@@ -34,11 +36,13 @@ class Demonstration:
         return f"the answer, {self.answer}, stands {self.tokens_back:,} tokens back: {found}"
 
 
-def demonstration(checkpoint: Checkpoint, tokens: int) -> Demonstration:
-    """A prompt of `tokens` tokens: a question to models with a chat template, a pass key in source code to others.
+def demonstration(checkpoint: Checkpoint, tokens: int = 0) -> Demonstration:
+    """A prompt of `tokens` tokens, 0: 8192 or what fits: a question to models with a chat template, a pass key in
+    source code to others.
 
     Raises InputError when there is not so much text.
     """
+    tokens = tokens or min(_TOKENS, checkpoint.context - _ROOM)
     return _question(checkpoint, tokens) if checkpoint.tokenizer.chat_template else _pass_key(checkpoint, tokens)
 
 

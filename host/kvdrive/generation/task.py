@@ -48,11 +48,12 @@ class Settings:
     verify_steps: int = 0  # decode steps that the compiled kernels repeat; their results must have the same bits
     report: Path | None = None
     stream: bool = True
+    verbose: bool = False  # shows the table of the report
 
     def options(self) -> dict[str, Any]:
         """The fields for report.json."""
         fields = asdict(self)
-        del fields["stream"]
+        del fields["stream"], fields["verbose"]
         run = fields.pop("config")
         kept = {"sessions": run.pop("sessions")}
         if self.config.weights.weights == "memory":
@@ -99,6 +100,7 @@ def _run(checkpoint: Checkpoint, settings: Settings, read_prompts: ReadPrompts, 
         for number, row in enumerate(report["text"][1:], start=1):
             console.print(f"row {number}:", style="dim")
             print(row, flush=True)
+    if settings.verbose:
         console.print(table(report))
     if settings.report:
         paths = files.write(settings.report, report, done.record)

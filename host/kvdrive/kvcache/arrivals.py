@@ -1,4 +1,4 @@
-"""Tensors on their way from the device that computes the model to the host, beside the device's next work.
+"""Tensors in transfer from the device that computes the model to the host, beside the device's next work.
 
 A GPU rounds large tensors to binary16 itself. They go to pinned memory on a stream of copies; their event says when
 they are there, and nothing else is waited for. A model on a CPU needs none of this: its tensors are here.

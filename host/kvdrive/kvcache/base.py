@@ -134,7 +134,7 @@ class AttachedCache(Cache, ABC):  # type: ignore[misc]
         raise UnsupportedError("this cache cannot lose tokens in its middle: take overflow 'error'")
 
     def model_changed(self, reason: str) -> None:
-        """Told after a change of the model: the tokens that the cache holds cannot be computed again, nor kept."""
+        """Called after a change of the model: the tokens in the cache can be neither recomputed nor saved."""
         if self.get_seq_length():
             self.history.incomplete = reason
 
@@ -142,11 +142,11 @@ class AttachedCache(Cache, ABC):  # type: ignore[misc]
         """Told before each call: do what `remove` did for tokens that were removed in another process."""
 
     def make_room(self) -> bool:
-        """A drive is full. Returns True if kept sessions were removed, so that the call may succeed now."""
+        """A drive is full. Returns True if stored sessions were evicted, so that the call may succeed now."""
         return False
 
     def survives(self, error: KvdriveError) -> bool:
-        """True if a call that failed with `error` may succeed now: kept sessions were removed from a full drive."""
+        """True if a call that failed with `error` may succeed now: stored sessions were evicted from a full drive."""
         full = isinstance(error, CommandError) and error.status == abi.NvmeStatus.CAPACITY_EXCEEDED
         return full and self.make_room()
 

@@ -140,7 +140,7 @@ class DriveCache(AttachedCache):
         return self.send_again(error)
 
     def send_again(self, error: KvdriveError) -> bool:
-        """A drive refused tokens, maybe of earlier calls. True if it has them now: kept sessions made room for them."""
+        """A drive refused tokens, maybe of earlier calls. True if it has them now, after sessions were evicted."""
         left: BaseException | None = error
         while isinstance(left, KvdriveError) and super().survives(left):
             left = self.transfers.send_again()
@@ -211,7 +211,7 @@ class DriveCache(AttachedCache):
         return [layer.describe() for layer in self.drive_layers]
 
     def load_ended(self) -> LoadStats | None:
-        """What a load into memory has read, told once after its end; None: nothing was loaded since."""
+        """What a load into memory has read, returned once after its end; None: nothing was loaded since."""
         return None
 
     def flush(self) -> None:
@@ -223,7 +223,7 @@ class DriveCache(AttachedCache):
         gather([queue.start(work) for queue in self.backing.alive])
 
     def write_nothing(self) -> None:
-        """Told of an empty cache whose tokens nobody wants later: it need not write them. Here the drives attend."""
+        """Mark an empty cache as not to be stored: it need not write its tokens. No effect here: the drives attend."""
 
     def disown(self) -> None:
         """Leave the sequences on the drives when this cache goes."""

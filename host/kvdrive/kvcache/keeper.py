@@ -1,4 +1,4 @@
-"""The interface between a cache and what keeps its tokens beyond the process (`sessions.kept`)."""
+"""The interface between a cache and the store of sessions (`sessions.kept`)."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Keeper(Protocol):
         """They were removed."""
 
     def released(self) -> None:
-        """The rows of the cache are about to change places: it cannot be kept any more."""
+        """The rows of the cache are about to be reordered: it cannot be stored any more."""
 
     def model_changed(self, reason: str) -> None:
-        """The model is another one now than for the tokens that the cache holds: what follows is not kept."""
+        """The model has changed since the tokens in the cache were computed: later tokens are not stored."""
 
     def lost(self) -> None:
         """A drive lost some of the tokens; they are about to be computed again."""

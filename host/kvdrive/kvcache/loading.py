@@ -1,4 +1,4 @@
-"""K and V on their way from the drives into memory, layer by layer: layer i + 1.. are read while layer i computes.
+"""K and V being loaded from the drives into memory, layer by layer: layer i + 1.. are read while layer i computes.
 
 Each drive's thread reads its heads of a layer with several KV_READs in flight. Layers are read in order, and only so
 far ahead of the layer that computes as the read buffer allows.
@@ -82,7 +82,7 @@ class LoadStats:
 
 @dataclass
 class _Layer:
-    """One layer's place in memory, and what of it is on its way."""
+    """One layer's place in memory, and what of it is being loaded."""
 
     index: int
     k: torch.Tensor
@@ -152,7 +152,7 @@ class Loading:
             self.wait(layer.index)
 
     def cancel(self) -> None:
-        """Read no more. Reads that are under way write to tensors that nobody uses any more."""
+        """Read no more. Reads in flight write to unused tensors."""
         self._cancelled = True
 
     def stats(self) -> LoadStats:

@@ -79,7 +79,7 @@ class MemoryLayer(DriveLayer):
         return self.count + query_length, 0
 
     def get_seq_length(self) -> int:
-        """Tokens in memory, or on their way into it."""
+        """Tokens in memory, or being loaded."""
         return self.count
 
     def truncate(self, tokens: int) -> None:

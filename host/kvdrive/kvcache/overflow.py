@@ -6,22 +6,30 @@ from dataclasses import dataclass
 from typing import get_args
 
 from kvdrive.choices import OnOverflow
+from kvdrive.config.option import Needs, option
 from kvdrive.errors import InputError
 
 
 @dataclass(frozen=True)
 class Overflow:
-    """`overflow` "error": the call fails. "trim": tokens behind the first group leave the drives; the others keep their
-    K and V, and positions go on counting.
+    """What happens when a sequence has used up its positions. Raises InputError.
 
-    At least the share `overflow_ratio` of all tokens leaves. The first group stays, because it holds the attention
-    sinks (CachedAttention's token truncation keeps none). `context`: tokens that a sequence holds at most; 0: as many
-    as the model has positions. Raises InputError.
+    "trim" removes tokens behind the first group, at least the share `overflow_ratio` of all; the others keep their K
+    and V, and positions go on counting. The first group stays, because it holds the attention sinks (CachedAttention's
+    token truncation keeps none).
     """
 
-    overflow: OnOverflow = "error"
-    overflow_ratio: float = 0.5
-    context: int = 0
+    overflow: OnOverflow = option(
+        "error", "of the positions. error: the text ends; trim: old tokens are removed, behind the first few"
+    )
+    overflow_ratio: float = option(
+        0.5,
+        "share of the tokens that are removed at once with `overflow=trim`",
+        low=0.01,
+        high=0.99,
+        needs=Needs("`overflow=trim`", lambda given: given["overflow"] == "trim"),
+    )
+    context: int = option(0, "tokens that a text holds at most; 0: as many as the model has positions", low=0)
 
     def __post_init__(self) -> None:
         if self.overflow not in get_args(OnOverflow):

@@ -177,7 +177,7 @@ class HeadScale:
 
     @property
     def factors(self) -> Factors:
-        """What a stored 1 stands for, [batch, heads]; known from the first tokens on. An array that nobody changes."""
+        """What a stored 1 stands for, [batch, heads]; known from the first tokens on. Read-only."""
         if self._factors is None:
             assert self._exponents is not None
             powers: Factors = np.exp2(self._exponents.astype(np.float64))

@@ -35,7 +35,7 @@ class Slice:
 class Append:
     """Rows [heads, tokens, d] of a layer on their way to one drive, kind by kind, behind `first_token` tokens.
 
-    `future` ends when the drive has them all. `worked` is told the seconds that this took, in the drive's thread.
+    `future` ends when the drive has them all. `worked` gets the seconds that this took, in the drive's thread.
     """
 
     def __init__(

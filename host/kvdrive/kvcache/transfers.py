@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from kvdrive.kvcache.sequence import Append, gather
 
 LAYERS_AT_ONCE = 2
-FROM_GPU = 1 << 30  # bytes on their way from a GPU: it makes K and V faster than a drive takes them
+FROM_GPU = 1 << 30  # bytes in flight from a GPU: it makes K and V faster than a drive takes them
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class TransferStats:
 class Transfers:
     """Appends that drives have not finished. The error of a failed append is raised by the next method called.
 
-    `most_bytes`: how much may be on its way; 0: the K and V of LAYERS_AT_ONCE layers, or FROM_GPU.
+    `most_bytes`: how much may be in flight; 0: the K and V of LAYERS_AT_ONCE layers, or FROM_GPU.
     """
 
     def __init__(self, most_bytes: int = 0) -> None:
@@ -55,7 +55,7 @@ class Transfers:
             self._finish_oldest()
 
     def outstanding(self) -> list[Future[None]]:
-        """The appends that are on their way now."""
+        """The appends in flight."""
         return [one.future for _, appends in self._pending for one in appends]
 
     def add(self, size: int, appends: list[Append]) -> None:

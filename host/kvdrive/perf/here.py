@@ -32,7 +32,8 @@ from kvdrive.perf.shapes import ModelShape
 from kvdrive.perf.systems import Drives, System
 from kvdrive.plugins.transformers import attach
 from kvdrive.targets.group import DriveGroup
-from kvdrive.targets.opening import DriveOptions, open_drives
+from kvdrive.targets.opening import open_drives
+from kvdrive.targets.options import DriveOptions
 
 SHORT = 16  # tokens in the caches of the steps that are measured
 _LAYERS = 8  # most layers that are measured

@@ -78,7 +78,8 @@ from kvdrive.sessions.options import SessionOptions
 from kvdrive.sessions.rates import Rates
 from kvdrive.sessions.store import SessionStore
 from kvdrive.targets.group import Drives, drives_of
-from kvdrive.targets.opening import DriveOptions, open_named
+from kvdrive.targets.opening import open_named
+from kvdrive.targets.options import DriveOptions
 from kvdrive.targets.process import Owned, leave_alone
 from kvdrive.targets.queue import WorkQueue
 
@@ -86,7 +87,7 @@ NAME = "kvdrive"
 Cached = TypeVar("Cached", bound=AttachedCache)
 _LOST_DATA = (abi.NvmeStatus.UNRECOVERED_READ, abi.NvmeStatus.INTERNAL_ERROR)
 _TOKENS = ("input_ids", "inputs_embeds")
-_RECOVERIES = 3  # the most recoveries in one call of the model; more failures than that have a lasting cause
+_RECOVERIES = 3  # the most recoveries in one call of the model; more failures than that have a permanent cause
 log = logging.getLogger(__name__)
 
 
@@ -108,8 +109,8 @@ def attach(
     `options.target` is "cpu"); None: `options.target`. What is opened here is closed when the model is detached.
 
     `attention`: a policy or its name, at compression `ratio`. `fields`: any other option of `RunConfig` by its name, as
-    sessions=True, active="memory" or kv_format="int8"; `config.run` explains them, and docs/options.md says what goes
-    with what. Or `config` has all of them. `options`: those of the drives, if they are not in `config`.
+    sessions=True, active="memory" or kv_format="int8"; docs/options.md explains them and says what goes with
+    what. Or `config` has all of them. `options`: those of the drives, if they are not in `config`.
     With `sessions`, `attached.sessions.cache(ids)` begins with what the drive has of `ids`.
 
     Raises UnsupportedError for models that a drive cannot serve exactly, ConflictError for options that exclude each

@@ -58,7 +58,7 @@ def entry_of(name: str) -> tuple[str, Entry, dict[str, str]]:
     """
     own, colon, given = name.partition(":")
     if own not in POLICIES:
-        raise InputError(f"no attention policy '{own}': choose one of {', '.join(POLICIES)}")
+        raise InputError(f"no attention policy '{own}': `attention` is one of {', '.join(POLICIES)}")
     entry = POLICIES[own]
     if colon and not entry.takes:
         raise InputError(f"the policy {own} takes nothing after its name: write {own}")
@@ -81,11 +81,6 @@ def make_policy(name: str, ratio: Fraction = Fraction(1), **parameters: float) -
     except TypeError as error:
         raise InputError(f"the policy {name} has no parameter {', '.join(parameters)}: leave it out") from error
     return kind(ratio, **parameters, **given)
-
-
-def summaries() -> str:
-    """The policies as a text for messages: "exact (all tokens), ..."."""
-    return "; ".join(f"{name}: {entry.summary}" for name, entry in POLICIES.items())
 
 
 def parse_ratio(text: str) -> Fraction:

@@ -54,6 +54,13 @@ def summarise(checkpoint: Checkpoint, work: Batch, done: Generated, options: dic
     }
 
 
+def rates(report: Report) -> str:
+    """The times of a generation in a few words."""
+    times = report["measured"]
+    tokens = sum(map(len, report["tokens"]))
+    return f"first token after {times['seconds_to_first_token']:.2f} s, {tokens:,} tokens, {_rate(times)} a second"
+
+
 def table(report: Report) -> Table:
     """The report for people: one number in a cell."""
     shown = Table(show_header=False)

@@ -213,7 +213,7 @@ class Scheduler:
         return True
 
     def _look_ahead(self, idle: Finished) -> None:
-        """Tell where finished sequences are kept which requests wait, when these have changed."""
+        """Notify the store of sessions which requests wait, when these have changed."""
         with self._changed:
             waiting = [Waiting(tuple(job.prompt), job.session, job.new_tokens, job.tenant) for job in self._waiting]
         if waiting != self._seen:

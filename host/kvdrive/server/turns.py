@@ -55,7 +55,7 @@ class Running:
 
     @property
     def held(self) -> int:
-        """Tokens of it that are on the drives or on their way."""
+        """Tokens of it that are on the drives or in flight."""
         return self.computed - self.cache.removed
 
     @property
@@ -140,7 +140,7 @@ class Turns:
         self._metrics.step.observe(time.perf_counter() - began)
 
     def _together(self, several: Sequence[Running]) -> list[Running]:
-        """Advance all in one call. Returns those that have to be advanced alone, where errors are told apart.
+        """Advance all in one call. Returns those to advance alone, where each error is attributed to its sequence.
 
         A call that is not supported is not tried again.
         """

@@ -1,4 +1,4 @@
-"""Finds what the drives hold of a prompt, forks it, and compares it with the prompt before anybody uses it."""
+"""Finds what the drives hold of a prompt, forks it, and compares it with the prompt before it is used."""
 
 from __future__ import annotations
 

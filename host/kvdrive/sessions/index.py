@@ -157,7 +157,7 @@ class Index:
         return self._entries("WHERE tenant=? ORDER BY tick DESC", (tenant,))
 
     def first(self, order: str, condition: str = "1", values: tuple[Any, ...] = ()) -> Entry | None:
-        """The first session that may leave, in the SQL order `order`: neither pinned nor open."""
+        """The first evictable session, in the SQL order `order`: neither pinned nor open."""
         found = self._entries(f"WHERE pinned=0 AND owner='' AND {condition} ORDER BY {order} LIMIT 1", values)
         return found[0] if found else None
 
@@ -306,7 +306,7 @@ class Index:
         )
 
     def wanted(self, keys: list[int]) -> bool:
-        """Note that somebody wants the prefix with these keys. True if one that it begins with was wanted before."""
+        """Record a lookup of the prefix with these keys. True if one that it begins with was looked up before."""
         known = "SELECT 1 FROM seen WHERE key=?"
         before = any(self._rows(known, (key,)) for key in keys)
         if keys:

@@ -1,4 +1,4 @@
-"""What no drive knows of its sessions, beside the index: pins, quotas, bytes written. A new index begins with it."""
+"""What is not stored on drives: pins, quotas, bytes written. A file beside the index, from which a new index begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How sessions are kept: where the index is, for whom, how much, and what leaves first."""
+"""How sessions are stored: where the index is, for whom, how much, and what is evicted first."""
 
 from __future__ import annotations
 

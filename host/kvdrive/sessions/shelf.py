@@ -1,7 +1,7 @@
-"""The shelf: sessions that are in the index and on the drives, and how they leave.
+"""Sessions that are in the index and on the drives, and how they are evicted.
 
-What leaves goes from the index first, then from the drives. A process that is killed between the two leaves an orphan,
-which `rebuild.collect` removes.
+An evicted session is removed from the index first, then from the drives. A process that is killed between the two
+leaves an orphan, which `rebuild.collect` removes.
 """
 
 from __future__ import annotations
@@ -108,14 +108,14 @@ class Shelf:
         return len(gone)
 
     def shrink(self, size: int) -> None:
-        """Remove sessions until at most `size` bytes are kept, as far as they may leave."""
+        """Evict sessions until at most `size` bytes are stored, or none is evictable."""
         with self.index.transaction():
             gone = self._shrink(lambda: self.index.bytes() > size, None)
         self.stats.evictions += len(gone)
         self.remove(gone)
 
     def make_room(self) -> bool:
-        """Remove sessions with an eighth of all bytes, because a drive is full. False if none may leave."""
+        """Remove sessions with an eighth of all bytes, because a drive is full. False if none is evictable."""
         before = self.stats.evictions
         self.shrink(self.index.bytes() // 8 * 7)
         return self.stats.evictions > before

@@ -2,7 +2,7 @@
 
 A kept session never changes. To go on with it, it is forked, and the fork is kept as a session of its own; the drive
 shares what both have. Each save (`saving`) goes in the order data, chain, FLUSH, index: whatever the index names is
-durable. Whatever leaves goes in the other order. So a process that is killed at any step leaves nothing wrong, at most
+durable. Removal goes in the other order. So a process that is killed at any step leaves nothing wrong, at most
 an orphan that `collect` removes. Before a session is used, the tokens on the drive itself are compared with the wanted
 ones.
 """
@@ -186,7 +186,7 @@ class SessionStore:
                 one.queue.start(partial(read, one, layer, kind, numbers))
 
     def discard(self, cache: DriveCache) -> None:
-        """Forget a cache of `cache` that nobody has used."""
+        """Forget an unused cache of `cache`."""
         kept = self._kept(cache)
         self.forget(kept)
         cache.keeper = None
@@ -310,7 +310,7 @@ class SessionStore:
         try:
             kept.settle()
             if kept.admitted is False:
-                with self.index.transaction():  # somebody who goes on with all of it wants it a second time
+                with self.index.transaction():  # going on with all of it is a second use
                     self.index.wanted(_wanted_keys(kept, kept.ids))
             elif kept.ids and kept.stored:
                 self.keep(cache)

@@ -33,7 +33,7 @@ class Wear:
 class Governor:
     """Admits sessions while fewer than `budget` bytes were written today; 0: always.
 
-    Beyond the budget only prefixes that somebody wanted before are kept: K and V that nobody asks for a second time
+    Beyond the budget only prefixes that were looked up before are stored: K and V that are never used a second time
     do not pay for their writes. Call inside a transaction of the index.
     """
 

@@ -7,93 +7,26 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from kvdrive import private
 from kvdrive._native import Drive
-from kvdrive.choices import TARGETS, Index
-from kvdrive.config.abilities import Part
-from kvdrive.config.table import NO_FOLDER, of_group, require, value_of
+from kvdrive.choices import TARGETS
 from kvdrive.errors import InputError, TargetError
 from kvdrive.kernels.rtl import prepare_drives
 from kvdrive.private import cache_folder
 from kvdrive.targets.addresses import FORMS, is_address, open_address
 from kvdrive.targets.base import Target
-from kvdrive.targets.cpu import INDEX_BYTES, PLAIN, CpuDrive
+from kvdrive.targets.cpu import PLAIN, CpuDrive
 from kvdrive.targets.emulator import Emulator
 from kvdrive.targets.group import DriveGroup
+from kvdrive.targets.options import DriveOptions
 from kvdrive.targets.slowed import SlowedTarget
 from kvdrive.targets.smartssd import CardDrive, is_smartssd, plan
 from kvdrive.targets.temporary import temporary_folder
 from kvdrive.targets.wrapped import LentTarget
-
-
-@dataclass(frozen=True)
-class DriveOptions:
-    """`target`: "emulator" models flash in the drive's file; "cpu" uses the disk without a flash model. Or the address
-    of drives that are served elsewhere (`addresses.py`), with their own engine, flash and capacity. `identity`: a file
-    with this host's name and secrets, for drives at tcp://.
-
-    `engine` computes, with `threads`; `preset` names the flash that is modelled ("": the default one). The cpu target
-    reads up to `cache_bytes` of K and V through the page cache, and more around it. Policy groups: `index` "memory"
-    keeps up to INDEX_BYTES of the index in memory of each drive, "flash" reads it each time; "auto": memory on the cpu
-    target. `hot_bytes` of the K and V that were read last stay in memory. SmartSSDs (`smartssd.py`) compute with their
-    FPGA, which loads `image`.
-
-    `capacity_bytes` of K and V, of all drives together, and `preset` apply to new drives. `folder` keeps the drives'
-    files; None stands for a temporary folder in the user's cache. Existing drives are mounted with their sessions and
-    must have room for their part of `needed_bytes`; `format` removes their sessions. `drives`: how many drives share
-    the KV heads of the batch. `group`: query heads per KV head of the model, for which the engine rtl is compiled
-    where it is not yet; 0: as it is. `slowdown`: every command of a drive in this process takes so many times as long.
-    """
-
-    engine: str = "fast"
-    preset: str = ""
-    threads: int = 1
-    capacity_bytes: int = 1 << 30
-    folder: Path | None = None
-    drives: int = 1
-    target: str = "emulator"
-    cache_bytes: int = 0
-    index: Index = "auto"
-    hot_bytes: int = 0
-    identity: Path | None = None
-    format: bool = False
-    needed_bytes: int = 0
-    image: Path | None = None
-    group: int = 0
-    slowdown: float = 1
-
-    def __post_init__(self) -> None:
-        """Raises InputError for options that the target does not have."""
-        require(self.parts())
-
-    def parts(self) -> Iterator[Part]:
-        """The options as `config.table` has them. Raises InputError for a target that there is not."""
-        yield value_of("target", self.kind, self.target)
-        yield from of_group(self)
-        if self.folder is None and self.kind != "ADDRESS":
-            yield NO_FOLDER
-
-    @property
-    def kind(self) -> str:
-        """The target as `config.table` has it. Raises InputError."""
-        if is_smartssd(self.target):
-            return "smartssd"
-        if is_address(self.target):
-            return "ADDRESS"
-        if self.target not in TARGETS:
-            raise InputError(f"there is no target '{self.target}': choose {', '.join(TARGETS)}, {FORMS}")
-        return self.target
-
-    @property
-    def index_bytes(self) -> int:
-        """Memory of a drive for the index of policy groups."""
-        in_memory = self.target == "cpu" if self.index == "auto" else self.index == "memory"
-        return INDEX_BYTES if in_memory else 0
-
 
 Say = Callable[[str], None]
 _LENT: dict[Path, Target] = {}  # drives in files that are open in this process, for others to use

@@ -92,7 +92,7 @@ class WorkQueue(Owned, Generic[Subject]):
             del item, future, work, settle
 
     def _do(self, work: Callable[[Subject], Any]) -> Callable[[Future[Any]], None]:
-        """Do the work. Returns what settles its future: later, so that who waits for it finds the queue idle."""
+        """Do the work. Returns a callback that resolves its future. Deferred, so that a waiter sees an idle queue."""
         try:
             result = work(self.target)
         except BaseException as error:  # the future raises it in the caller

@@ -18,6 +18,7 @@ from kvdrive.nvme.completions import Completion
 from kvdrive.targets.base import Target, TargetStats, rows_at_once
 
 _STATISTICS_BYTES = 512
+_HEALTH = ("spare_percent", "used_percent", "media_errors", "error_entries")
 _SESSIONS_AT_ONCE = 1 << 16  # bytes of the log of sessions that one command reads at most
 
 
@@ -43,6 +44,14 @@ class ServedDrive(Target):
         now = self._statistics()
         names = [field.name for field in fields(TargetStats) if field.name in now]
         return TargetStats(**{name: now[name] - self._before[name] for name in names})
+
+    def counters(self) -> dict[str, Any]:
+        """What the drive has counted since it was made, and its health. Raises TargetError."""
+        found = self._statistics()
+        del found["version"]
+        page = self._ask(admin.get_log_page(wire.LogPage.LOG_SMART, _STATISTICS_BYTES, retain=True))
+        smart = admin.decode(wire.SmartLog, page)
+        return found | {name: smart[name] for name in _HEALTH}
 
     def device_ns(self) -> int | None:
         """See Target."""

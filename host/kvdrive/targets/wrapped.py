@@ -72,7 +72,7 @@ class WrappedTarget(Target):
 
 
 class LentTarget(WrappedTarget):
-    """A drive that somebody else has opened and closes."""
+    """A drive that is opened and closed elsewhere."""
 
     def close(self) -> None:
         """The drive stays open."""

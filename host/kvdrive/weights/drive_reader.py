@@ -175,7 +175,7 @@ class DriveWeights:
                     self._arrived(read, at, command, found)
 
     def _batch(self) -> list[tuple[_Read, int, Command]]:
-        """The next commands, at most DEPTH: those that somebody waits for, then reads ahead. Empty at the end."""
+        """The next commands, at most DEPTH: awaited reads, then prefetches. Empty at the end."""
         with self._changed:
             while not self._closed:
                 waiting = [one for one in self._reads.values() if one.left]

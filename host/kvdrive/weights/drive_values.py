@@ -87,7 +87,7 @@ def store(file: WeightsFile, values: KeyValueNamespace, on_array: OnArray = lamb
             raise
         raise InputError(
             f"the drive has no room for the weights, which take {manifest.file_bytes / 2**20:,.1f} MiB beside K and V: "
-            "take a larger drive, or remove sessions and values that nobody needs"
+            "take a larger drive, or remove sessions and values"
         ) from error
 
 

@@ -32,7 +32,7 @@ _HANDLE = "kvdrive_layer"
 class Streamed:
     """What all modules with experts share. `dtype`: precision of the computation; `at_once`: experts of one round.
 
-    `pace` says if the guesses of `lookahead` are read ahead; None: they always are.
+    `pace` says if the guesses of `lookahead` are prefetched; None: they always are.
     """
 
     slots: Slots
@@ -140,7 +140,7 @@ class LayerExperts:
         return out
 
     def _next_layer(self) -> list[Key]:
-        """The experts that the next module will probably need; none where reading them ahead does not pay."""
+        """The experts that the next module will probably need; none where prefetching them does not pay."""
         ahead, pace = self._shared.lookahead, self._shared.pace
         if ahead is None:
             return []

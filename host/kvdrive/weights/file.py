@@ -53,14 +53,14 @@ class WeightsFile:
     def start(self, array: Array, index: int, to: U8, *, ahead: bool = False) -> int:
         """Start to read bundle `index` of `array` into page-aligned memory of `array.stride` bytes: a ticket.
 
-        The memory must stay in place until `wait`. `ahead`: nobody waits for it yet.
+        The memory must stay in place until `wait`. `ahead`: a prefetch, which is not awaited yet.
         """
         pieces = array.pieces_of_bundle(self.manifest.piece_bytes)
         first = array.first_piece + index * pieces
         return self._reader.start(array.bundle(index), to, self._table[first : first + pieces], ahead)
 
     def hurry(self, ticket: int) -> None:
-        """Somebody waits for a read ahead now."""
+        """A prefetch is awaited now."""
         self._reader.hurry(ticket)
 
     def cancel(self, ticket: int) -> bool:
@@ -121,7 +121,7 @@ class WeightsFile:
 
     @property
     def ahead_in_flight_bytes(self) -> int:
-        """The most bytes of reads ahead that are in flight; these are in the way of a read that becomes urgent."""
+        """The most bytes of prefetches in flight, which delay an awaited read."""
         return max(1, self._depth // 8) * self.manifest.piece_bytes
 
     @property

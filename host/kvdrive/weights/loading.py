@@ -33,8 +33,8 @@ from kvdrive.weights.sources import empty_model, precisions
 class WeightsOptions:
     """How much memory all weights may take: bytes, or a share of what they take together. `eviction`: see EVICTIONS.
 
-    `look_ahead`: on, off, or auto, which reads ahead while that pays. `window`: neurons that none of the last so many
-    calls of a layer used leave memory; of a call with several tokens of one sequence the first ones count, by the share
+    `look_ahead`: on, off, or auto, which prefetches while that pays. `window`: neurons that none of the last so many
+    calls of a layer used are evicted; of a call with several tokens of one sequence the first ones count, by the share
     `accepted` of them that speculative decoding accepts, "auto": that of the calls so far, if it says how they ended.
     """
 

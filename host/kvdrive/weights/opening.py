@@ -24,7 +24,8 @@ from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.progress import bar
 from kvdrive.private import cache_folder
 from kvdrive.targets.key_value import KeyValueNamespace
-from kvdrive.targets.opening import DriveOptions, lend, open_drives, open_existing
+from kvdrive.targets.opening import lend, open_drives, open_existing
+from kvdrive.targets.options import DriveOptions
 from kvdrive.weights import convert, drive_values, fingerprint
 from kvdrive.weights.cuts import Cuts, cuts_of, install_cuts
 from kvdrive.weights.drive_ffn import DRIVE
@@ -210,7 +211,7 @@ def check_origin(weights: Reader, config: Any, checkpoint: Path) -> None:
 
 
 def default_path(checkpoint: Path) -> Path:
-    """Where the weights of a checkpoint are when nobody says where."""
+    """The default place of a checkpoint's weights."""
     return _folder() / f"{_stem(checkpoint)}-{fingerprint.of_source(checkpoint)[:_DIGITS]}{SUFFIX}"
 
 

@@ -1,4 +1,4 @@
-"""Says if reading experts ahead pays, from what it would have gained lately.
+"""Says if prefetching experts pays, from what it would have gained lately.
 
 A layer computes for some time while the disk has nothing to read for it. In this time the disk can read some experts of
 the next layer. Those that are used then save the time of their reads. The others cost time of the processor and a slot,
@@ -44,11 +44,11 @@ class Payoff:
 
     @property
     def precision(self) -> float | None:
-        """Share of the experts that reading ahead would read, or has read, that were used; None before the first."""
+        """Share of the experts that were or would have been prefetched that were used; None before the first."""
         return self._used / self._missing if self._missing else None
 
     def pays(self, read_ns: float) -> bool:
-        """True if reading ahead saves time, where the disk reads an expert in `read_ns`."""
+        """True if prefetching saves time, where the disk reads an expert in `read_ns`."""
         if self.layers < _TRUSTED or not self._missing:
             return False
         missing, hidden = self._missing / self._weight, self._computing / self._weight / read_ns
@@ -58,7 +58,7 @@ class Payoff:
 
 
 class Pace:
-    """Tells a running model if reads ahead begin. `clock`: ns."""
+    """Says to a running model if prefetches begin. `clock`: ns."""
 
     def __init__(self, slots: Slots, file: Reader, clock: Callable[[], int] = time.perf_counter_ns) -> None:
         self._slots, self._file, self._clock = slots, file, clock

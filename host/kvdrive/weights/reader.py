@@ -26,11 +26,11 @@ class Reader(Protocol):
     def start(self, array: Array, index: int, to: U8, *, ahead: bool = False) -> int:
         """Start to read bundle `index` of `array` into page-aligned memory of `array.stride` bytes: a ticket.
 
-        `ahead`: nobody waits for it yet.
+        `ahead`: a prefetch, which is not awaited yet.
         """
 
     def hurry(self, ticket: int) -> None:
-        """Somebody waits for a read ahead now."""
+        """A prefetch is awaited now."""
 
     def cancel(self, ticket: int) -> bool:
         """Drop what has not begun of a read; False if all has. `wait` raises TargetError then."""
@@ -55,7 +55,7 @@ class Reader(Protocol):
 
     @property
     def ahead_in_flight_bytes(self) -> int:
-        """The most bytes of reads ahead that are in flight; these are in the way of a read that becomes urgent."""
+        """The most bytes of prefetches in flight, which delay an awaited read."""
 
     @property
     def around_cache(self) -> bool:

@@ -19,7 +19,7 @@ from kvdrive.weights.reader import Reader
 class SlotCounters:
     """Experts that tokens were routed to, each counted once per call of a layer.
 
-    `hits` were in memory, `ahead_hits` were on their way or there because they were read ahead, `misses` had to be
+    `hits` were in memory, `ahead_hits` were there or in flight because they were prefetched, `misses` had to be
     read. `ahead`: experts whose read began ahead; `withdrawn`: those of them whose read was cancelled, because their
     module did not need them.
     """
@@ -52,8 +52,8 @@ class Slots:
         self.tensors = {part.name: part.view(torch.from_numpy(self._slots)) for part in arrays[0].parts}
         self._slot_of: dict[Key, int] = {}
         self._free = list(range(count))
-        self._tickets: dict[Key, int] = {}  # reads that nobody has waited for
-        self._ahead: set[Key] = set()  # read ahead and not used yet
+        self._tickets: dict[Key, int] = {}  # reads that were not awaited
+        self._ahead: set[Key] = set()  # prefetched and not used yet
         self._leaving: list[tuple[int, int]] = []  # tickets of cancelled reads, and the slots that they still write
         self.counters = SlotCounters()
 
@@ -104,7 +104,7 @@ class Slots:
             self.counters.ahead += 1
 
     def close(self) -> None:
-        """Wait for reads in flight; errors of reads that nobody needs are dropped."""
+        """Wait for reads in flight; errors of unneeded reads are dropped."""
         for key in list(self._tickets):
             self._drop(key)
         while self._leaving:
@@ -117,9 +117,9 @@ class Slots:
         self._eviction.came(key)
 
     def _slot(self, keeping: Sequence[Key]) -> int:
-        """A free slot, from an expert that leaves if there is none.
+        """A free slot, by evicting an expert if there is none.
 
-        A read in flight does not hold an expert: what somebody waits for or expects is in `keeping`. The other reads
+        A read in flight does not pin an expert: awaited and expected ones are in `keeping`. The other reads
         are wrong guesses, and those that an error has left behind. They may have ended long ago.
         """
         if not self._free and self._leaving:
@@ -148,8 +148,8 @@ class Slots:
         self._free.append(slot)
 
     def _drop(self, key: Key) -> None:
-        """The expert leaves its slot. Its read, if one is in flight, ends first."""
-        with suppress(TargetError):  # nobody needs what was read
+        """Evict the expert from its slot. Its read, if one is in flight, ends first."""
+        with suppress(TargetError):  # what was read is not needed
             self._settle(key)
         if key in self._slot_of:
             self._free_slot(key)

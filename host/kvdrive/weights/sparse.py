@@ -23,7 +23,7 @@ LEAST = 16  # a window holds at least one 16th of its layer
 class SparseWeights:
     """A model and the file with its neurons. The tokens are those of the model in memory.
 
-    `model` has the resident tensors in `dtype`. `predictors`: what is not foreseen counts as zero. `acceptance` is told
+    `model` has the resident tensors in `dtype`. `predictors`: what is not foreseen counts as zero. `acceptance` counts
     how drafts were verified. Raises InputError if the memory is too small.
     """
 

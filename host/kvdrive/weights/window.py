@@ -32,7 +32,7 @@ class WindowCounters:
 
 
 class Window:
-    """At most `capacity` groups of neurons of `array`. Those that none of the last `calls` calls needed leave memory.
+    """At most `capacity` groups of neurons of `array`. Those that none of the last `calls` calls needed are evicted.
 
     `neurons`: of a group. Not safe to call concurrently.
     """

@@ -19,7 +19,8 @@ from kvdrive.config.run import RunConfig
 from kvdrive.generation.checkpoints import Shape
 from kvdrive.plugins.transformers import attach
 from kvdrive.targets.group import DriveGroup
-from kvdrive.targets.opening import DriveOptions, open_drives
+from kvdrive.targets.opening import open_drives
+from kvdrive.targets.options import DriveOptions
 
 PACKED = "packed"
 

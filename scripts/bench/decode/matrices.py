@@ -40,7 +40,8 @@ from kvdrive.generation import checkpoints
 from kvdrive.generation.checkpoints import Shape
 from kvdrive.generation.matrices import round_matrices
 from kvdrive.plugins.transformers import attach
-from kvdrive.targets.opening import DriveOptions, open_drives
+from kvdrive.targets.opening import open_drives
+from kvdrive.targets.options import DriveOptions
 
 LARGE = "Llama with 426 million random weights"
 PLAIN, COMPILED = "bfloat16", "bfloat16, torch.compile"

@@ -33,7 +33,8 @@ from kvdrive.plugins.support import decoder_config, heads_of
 from kvdrive.plugins.transformers import Attachment, attach
 from kvdrive.private import cache_folder
 from kvdrive.targets.cpu import CpuDrive
-from kvdrive.targets.opening import DriveOptions, open_drives
+from kvdrive.targets.opening import open_drives
+from kvdrive.targets.options import DriveOptions
 from kvdrive.targets.temporary import temporary_folder
 
 BOUND = 0.15

@@ -16,7 +16,8 @@ from bench.decode.contenders import sibling
 from bench.decode.random_models import SEED
 from bench.setup import Setup
 from kvdrive.plugins.transformers import attach
-from kvdrive.targets.opening import DriveOptions, open_drives
+from kvdrive.targets.opening import open_drives
+from kvdrive.targets.options import DriveOptions
 
 
 @dataclass

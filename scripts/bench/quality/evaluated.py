@@ -71,7 +71,7 @@ def command(name: str, options: str, *more: str) -> None:
 
 def evaluate(options: str, folder: Path) -> dict:
     """The results of kvdrive eval."""
-    command("eval", options, "--out", str(folder))
+    command("eval", options, "--report", str(folder))
     found: dict = json.loads((folder / "eval.json").read_text())
     return found
 

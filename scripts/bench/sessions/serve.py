@@ -25,7 +25,8 @@ from kvdrive.server.jobs import End, Job, Limits, Token
 from kvdrive.server.metrics import Metrics
 from kvdrive.server.scheduler import Scheduler
 from kvdrive.sessions.options import SessionOptions
-from kvdrive.targets.opening import DriveOptions, open_drives
+from kvdrive.targets.opening import open_drives
+from kvdrive.targets.options import DriveOptions
 
 WAYS = {  # name: batch, sessions kept
     "shared steps, history found on the drive": (16, 10_000),

@@ -131,7 +131,7 @@ def write(data):
 
 
 def test_serve_stats_and_a_clean_end(tmp_path):
-    path, socket = tmp_path / "drive.kv", tmp_path / "socket"
+    path, socket = tmp_path / "drive.kv", tmp_path / "drive.sock"
     kvdrive("create", path, "--capacity", "64M")
     arguments = [sys.executable, "-m", "kvdrive", "drive", "serve", path, "--socket", socket]
     options = ["--fault", "read_uncorrectable:0:1", "--nvme-tcp", "127.0.0.1:0", "--trace", tmp_path / "trace.json"]
@@ -144,7 +144,7 @@ def test_serve_stats_and_a_clean_end(tmp_path):
             pairs = QueuePairs.connect(socket, 1 << 22)
             pairs.execute(1, *write(np.full(4096, 5, np.uint8)))
             del pairs
-            assert json.loads(kvdrive("stats", "--socket", socket, "--json").stdout)["block_writes"] == 1
+            assert json.loads(kvdrive("stats", socket, "--json").stdout)["block_writes"] == 1
             os.kill(server.pid, signal.SIGTERM)
             assert server.wait(20) == 0
         finally:
@@ -233,7 +233,8 @@ def test_the_timeline_of_what_a_drive_holds(tmp_path):
         (("erase", "{}/drive.kv"), "say what to erase"),
         (("erase", "{}/drive.kv", "3"), "has no session 3"),
         (("erase", "{}/drive.kv", "3", "--all"), "say what to erase"),
-        (("stats", "--socket", "{}/none"), "no drive is served"),
+        (("stats", "{}/none.sock"), "no drive is served"),
+        (("stats", "{}/none"), "is no address of a served drive"),
         (("serve", "{}/drive.kv", "--socket", "{}/s", "--fault", "flood"), "unknown fault"),
         (("serve", "{}/drive.kv", "--socket", "{}/s", "--fault", "full:x"), "is no fault"),
         (("serve", "{}/drive.kv"), "say where to serve"),

@@ -1,6 +1,7 @@
 """`kvdrive generate` on a checkpoint folder: text, comparison, numbers, report, and errors for bad input."""
 
 import json
+import re
 import shutil
 import sys
 from itertools import pairwise
@@ -44,6 +45,22 @@ def test_text_on_stdout_equals_transformers(generate, checkpoint, engine):
     assert len(set(expected)) > 4
     assert result.stdout == AutoTokenizer.from_pretrained(checkpoint).decode(expected, skip_special_tokens=True) + "\n"
     assert "tokens identical to transformers: 24/24" in result.stderr
+
+
+def test_without_a_prompt_the_model_is_asked_for_what_stands_far_back():
+    result = RUNNER.invoke(app, ["generate", "--threads", "1", "--prompt-tokens", "1000"])
+    assert result.exit_code == 0, result.output
+    assert re.fullmatch(r"# What is the pass key\? The pass key is \d{5}\.\n", result.stdout)
+    about, verdict = result.stderr.splitlines()
+    assert re.fullmatch(r"1,000 tokens of .*, with a pass key in a comment", about)
+    assert re.match(r"the answer, \d{5}, stands \d+ tokens back: found; first token after ", verdict)
+
+
+def test_the_table_is_shown_if_wanted(generate):
+    few = ["--prompt", PROMPTS[0], "--max-new-tokens", 3]
+    short, long = (generate(*few, *more).stderr for more in ([], ["--verbose"]))
+    assert re.fullmatch(r"first token after [\d.]+ s, 3 tokens, [\d.]+ a second\n", short)
+    assert "read inside the drive" in long
 
 
 def test_a_batch_of_prompts_of_different_lengths(generate, checkpoint):
@@ -244,7 +261,7 @@ def test_policies_read_less(generate, policy):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ([], InputError, "no prompt"),
+        (["--batch", 2], InputError, "no prompt"),
         (["--prompt", ""], InputError, "prompt is empty"),
         (["--prompt-file", "missing.txt"], InputError, "cannot read the prompt missing.txt"),
         (["--prompt", "x", "--model", "nowhere"], InputError, "no checkpoint in 'nowhere'"),

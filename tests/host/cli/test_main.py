@@ -61,8 +61,8 @@ def test_shapes_of_kernels_are_shown():
     "command",
     [
         "generate --prompt x --report",
-        "run --out",
-        "eval --out",
+        "run --report",
+        "eval --report",
         "generate --prompt x --drive",
         "serve --drive",
         "chat --drive",

@@ -1,16 +1,13 @@
 """An option that would be ignored, and a place that cannot be written, are refused before any work begins."""
 
 import json
-from inspect import Parameter
-from typing import get_type_hints
 
 import pytest
 from typer.testing import CliRunner
 
 from kvdrive._native import Drive
-from kvdrive.cli.groups import require_effects
+from kvdrive.cli.fields import Fields
 from kvdrive.cli.main import app
-from kvdrive.cli.options import TargetOptions
 from kvdrive.cli.paths import output_file, output_folder
 from kvdrive.errors import InputError
 
@@ -36,7 +33,6 @@ def refused(arguments):
         ("generate --prompt a --ratio 1/8", "--ratio goes with a policy other than exact"),
         ("generate --prompt a --hot 1M", "--hot goes with policy groups or auto"),
         ("generate --prompt a --index memory", "--index goes with policy groups or auto"),
-        ("run --index memory", "--index goes with policy groups or auto"),
         ("generate --prompt a --overflow-ratio 0.3", "--overflow-ratio goes with --overflow trim"),
         ("generate --prompt a --weights-memory 1G", "--weights-memory goes with --weights flash"),
         ("generate --prompt a --weights-window 9", "--weights-window goes with --weights flash"),
@@ -89,12 +85,12 @@ def test_the_options_of_a_workload_do_not_go_with_a_file(tmp_path):
     [
         "generate --model nowhere --prompt a --report PLACE",
         "generate --model nowhere --prompt a --drive PLACE",
-        "run --model nowhere --out PLACE",
-        "eval --model nowhere --out PLACE",
+        "run --model nowhere --report PLACE",
+        "eval --model nowhere --report PLACE",
         "chat --model nowhere --drive PLACE",
         "serve --model nowhere --drive PLACE",
         "replay sharegpt --report PLACE",
-        "figures --out PLACE",
+        "figures --report PLACE",
         "ledger --write PLACE",
         "doctor --report PLACE",
         "batch FILE --model nowhere --out PLACE",
@@ -132,9 +128,8 @@ def test_looking_whether_a_place_can_be_written_leaves_nothing(tmp_path):
 
 
 def test_the_default_of_an_option_is_no_wish():
-    hint = get_type_hints(TargetOptions, include_extras=True)["hot"]
-    option = Parameter("hot", Parameter.KEYWORD_ONLY, default="0", annotation=hint)
-    require_effects([option], {"hot": "0", "attention": "exact"})
-    require_effects([option], {"hot": "1M", "attention": "groups"})
-    with pytest.raises(InputError, match="--hot goes with"):
-        require_effects([option], {"hot": "1M", "attention": "exact"})
+    flags = Fields("hot_bytes")
+    flags.check_effects({"hot": "0"}, {"attention": "exact"})
+    flags.check_effects({"hot": "1M"}, {"attention": "groups"})
+    with pytest.raises(InputError, match="`hot_bytes` goes with"):
+        flags.check_effects({"hot": "1M"}, {"attention": "exact"})

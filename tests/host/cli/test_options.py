@@ -1,9 +1,9 @@
 """Commands that generate share their options: the same names, defaults, choices and explanations."""
 
 import re
+import shlex
 import subprocess
 import sys
-from dataclasses import fields
 from typing import get_args
 
 import in_process
@@ -11,25 +11,23 @@ import pytest
 from typer.main import get_command
 
 from kvdrive.choices import DTYPES, ENGINES
+from kvdrive.cli.fields import OPTIONS, flag_of
 from kvdrive.cli.main import app
-from kvdrive.cli.options import FolderOptions, ModelOptions, PolicyOptions, TargetOptions
+from kvdrive.config.run import GROUPS
 from kvdrive.policies import POLICIES
 
-COMMANDS = get_command(app).commands
-GROUPS = {
-    "generate": (ModelOptions, TargetOptions, FolderOptions, PolicyOptions),
-    "serve": (ModelOptions, TargetOptions, FolderOptions, PolicyOptions),
-    "run": (ModelOptions, TargetOptions),
-    "eval": (ModelOptions, TargetOptions),
+ROOT = get_command(app)
+COMMANDS = ROOT.commands
+FLAGS = {name: flag_of(name) for name in OPTIONS}
+SHARED = {
+    "generate": set(OPTIONS),
+    "serve": set(OPTIONS) - {"assistant", "accepted", "mini_batches"},
+    "run": {"model", "dtype", "device", "target", "identity", "engine", "threads", "active", "memory", "xcache"},
+    "batch": {*GROUPS["policy"], "kv_format", "assistant"},
+    "chat": {*GROUPS["limits"], *GROUPS["weights"], "active"} - {"on_drive"},
+    "eval": {"model", "target", "hot_bytes", "weights"},
+    "calibrate": {"model", "unit", "kv_format"},
 }
-
-
-def names(group):
-    """The options of a group."""
-    return [one.name for one in fields(group)]
-
-
-SHARED = {field for groups in GROUPS.values() for group in groups for field in names(group)}
 
 
 def options(command):
@@ -37,16 +35,15 @@ def options(command):
     return {
         one.name: (one.opts, one.default, one.help, one.type_descriptor.annotation, one.min, one.max)
         for one in COMMANDS[command].params
-        if one.name in SHARED
+        if one.name in FLAGS.values()
     }
 
 
-@pytest.mark.parametrize("command", GROUPS)
+@pytest.mark.parametrize("command", SHARED)
 def test_shared_options_are_the_same_everywhere(command):
-    groups = {field for group in GROUPS[command] for field in names(group)}
+    names = {FLAGS[name] for name in SHARED[command]}
     found, reference = options(command), options("generate")
-    assert set(found) == groups
-    assert found == {name: reference[name] for name in groups}
+    assert {name: found.get(name) for name in names} == {name: reference[name] for name in names}
 
 
 @pytest.mark.parametrize(("option", "table"), [("engine", ENGINES), ("dtype", DTYPES)])
@@ -66,7 +63,38 @@ def test_help_explains_every_policy():
 def test_help_shows_common_options_first_and_others_in_panels():
     shown = {one.name: one.rich_help_panel for one in COMMANDS["serve"].params}
     assert {name for name, panel in shown.items() if panel is None} >= {"model", "drive", "attention", "port"}
-    assert set(shown.values()) == {None, "Model", "Storage", "Attention", "Sessions", "Weights"}
+    assert set(shown.values()) == {None, "Model", "Storage", "Attention", "Server", "Sessions", "Weights"}
+
+
+def commands(group, *path):
+    """All commands with the words that name them."""
+    for name, one in group.commands.items():
+        if hasattr(one, "commands"):
+            yield from commands(one, *path, name)
+        else:
+            yield [*path, name], one
+
+
+@pytest.mark.parametrize(
+    ("path", "command"), [pytest.param(*one, id=" ".join(one[0])) for one in commands(ROOT) if one[0] != ["lm-eval"]]
+)
+def test_help_ends_with_an_example_that_the_command_takes(path, command):
+    words = shlex.split(command.epilog.removeprefix("Example: kvdrive "))
+    assert words[: len(path)] == path
+    with command.make_context(path[-1], [], resilient_parsing=True) as context:
+        context.resilient_parsing = False  # only the values are not looked at: files of an example are not there
+        _, left, _ = command.make_parser(context).parse_args(words[len(path) :])
+    assert not left
+
+
+@pytest.mark.parametrize("command", ["generate", "serve", "chat", "batch"])
+def test_common_options_have_a_letter(command):
+    letters = {one.name: [name for name in one.opts if len(name) == 2] for one in COMMANDS[command].params}
+    assert letters["model"] == ["-m"]
+    common = [name for name, found in letters.items() if found and name != "help"]
+    assert len(common) <= 12
+    given = [letter for found in letters.values() for letter in found]
+    assert len(given) == len(set(given))
 
 
 def test_help_imports_no_torch():

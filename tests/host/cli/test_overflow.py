@@ -29,7 +29,7 @@ def test_generate_says_what_left_and_when(call):
     assert len(report["tokens"][0]) == 250
     assert report["removals"][0]["at"] == 256
     assert all(one["tokens"] > 0 for one in report["removals"])
-    shown = call("generate", "--prompt", PROMPT, "--max-new-tokens", 250, "--ignore-stop", *TRIM)
+    shown = call("generate", "--prompt", PROMPT, "--max-new-tokens", 250, "--ignore-stop", "-v", *TRIM)
     assert "tokens that left because the positions were used up" in shown.stderr
 
 

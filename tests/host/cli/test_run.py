@@ -22,14 +22,14 @@ def run(checkpoint, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     def call(*arguments):
-        options = ["--model", checkpoint, "--out", tmp_path / "out", "--threads", 1, *arguments]
+        options = ["--model", checkpoint, "--report", tmp_path / "out", "--threads", 1, *arguments]
         return RUNNER.invoke(app, ["run", *map(str, options)])
 
     return call
 
 
 def test_text_table_report_and_comparisons(run, checkpoint, tmp_path):
-    result = run("--prompt-tokens", 300, "--new-tokens", 12)
+    result = run("--prompt-tokens", 300, "--max-new-tokens", 12)
     assert result.exit_code == 0, result.output
     assert "tokens identical to transformers: 12/12" in result.output
     assert "decode steps bit-identical on the hls engine: 4/4" in result.output
@@ -62,14 +62,14 @@ def test_a_different_token_fails_and_is_explained(run, monkeypatch):
 
     greedy = batches.greedy
     monkeypatch.setattr(batches, "greedy", other)
-    result = run("--prompt-tokens", 140, "--new-tokens", 5)
+    result = run("--prompt-tokens", 140, "--max-new-tokens", 5)
     assert result.exit_code == 1
     assert "tokens identical to transformers: 4/5 (first difference: row 0, new token 4" in result.output
 
 
 def test_different_bits_fail(run, monkeypatch):
     monkeypatch.setattr("kvdrive.generation.task.torch.equal", lambda a, b: False)
-    result = run("--prompt-tokens", 140, "--new-tokens", 3)
+    result = run("--prompt-tokens", 140, "--max-new-tokens", 3)
     assert result.exit_code == 1
     assert "bit-identical on the hls engine: 0/2" in result.output
 
@@ -116,7 +116,7 @@ def test_a_chat_model_is_asked_in_its_own_words():
 
 @pytest.mark.slow
 def test_the_shipped_model_finds_a_pass_key_6144_tokens_back(tmp_path):
-    result = RUNNER.invoke(app, ["run", "--out", str(tmp_path)])
+    result = RUNNER.invoke(app, ["run", "--report", str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert "tokens identical to transformers: 48/48" in result.output
     assert "tokens back: found" in result.output

@@ -1,6 +1,7 @@
 """All options of a run are fields of one value, each with a name of its own."""
 
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
+from fractions import Fraction
 from typing import get_type_hints
 
 import pytest
@@ -8,11 +9,10 @@ import torch
 from small_models import prompts
 
 import kvdrive
-from kvdrive.cli import options as groups
-from kvdrive.cli.fields import Group, configured, with_flags
+from kvdrive.cli.fields import OPTIONS, PANELS, Fields, with_flags
 from kvdrive.config.abilities import ConflictError
 from kvdrive.config.resolve import resolve
-from kvdrive.config.run import FIELDS, GROUPS, RunConfig
+from kvdrive.config.run import GROUPS, RunConfig
 from kvdrive.errors import InputError
 from kvdrive.sessions.options import SessionOptions
 
@@ -67,21 +67,32 @@ def test_the_share_of_x_cache_that_is_chosen_gives_way(caplog):
         resolve(RunConfig.of(xcache=0.5, kv_format="int8"))
 
 
-def test_each_option_of_a_group_sets_a_field():
-    for group in Group.__subclasses__():
-        assert set(group().fields()) <= set(FIELDS), group
-    config = configured(groups.TargetOptions(cache="1M", target="cpu"), groups.PolicyOptions("groups", ratio="1/8"))
+def test_what_is_typed_becomes_the_value_of_a_field():
+    flags = Fields("target", "policy", "active", "memory")
+    defaults = {one.name: one.default for one in flags.parameters()}
+    config = RunConfig.of(
+        **flags.read(defaults | {"cache": "1M", "target": "cpu", "attention": "groups", "ratio": "1/8"})
+    )
     assert (config.target.cache_bytes, config.target.target) == (1 << 20, "cpu")
-    assert configured(groups.MemoryTier(memory="1M")).placement.active == "memory"
+    assert config.policy.ratio == Fraction(1, 8)
+    assert config.placement.active == "drive"
+    assert RunConfig.of(**flags.read(defaults | {"memory": "1M"})).placement.active == "memory"
+
+
+def test_nothing_typed_gives_the_defaults():
+    flags = Fields(*GROUPS)
+    found = RunConfig.of(**flags.read({one.name: one.default for one in flags.parameters()}))
+    assert found == RunConfig.of(threads=0, accepted="auto")  # all cores, and what was accepted so far
+
+
+def test_every_option_of_a_group_has_a_panel_and_a_sentence():
+    assert set(PANELS) == set(GROUPS)
+    for name, (_, _, what) in OPTIONS.items():
+        assert len(what.help) > 20, name
+        assert not what.help.endswith("."), name
 
 
 def test_sentences_name_flags_in_place_of_fields():
     assert with_flags("raise `hot_bytes`, or take `target=cpu`") == "raise --hot, or take --target cpu"
     assert with_flags("`kvdrive convert` writes `folder`") == "`kvdrive convert` writes --drive"
     assert with_flags("`out` and `windows`", ["out"]) == "--out and `windows`"
-
-
-def test_every_group_of_the_command_line_is_made_of_fields_once():
-    names = [name for group in Group.__subclasses__() for name in group().fields()]
-    assert len(names) == len(set(names))
-    assert all(fields(group) for group in Group.__subclasses__())

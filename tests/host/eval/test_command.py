@@ -14,7 +14,7 @@ pytest.importorskip("matplotlib", reason="the picture needs matplotlib")
 
 def run(byte_checkpoint, tmp_path, *more):
     text, out = str(byte_checkpoint / "text.txt"), str(tmp_path / "out")
-    options = ["--model", str(byte_checkpoint), "--text", text, "--out", out, "--threads", "1", "--windows", "2"]
+    options = ["--model", str(byte_checkpoint), "--text", text, "--report", out, "--threads", "1", "--windows", "2"]
     return CliRunner().invoke(app, ["eval", *options, "--targets", "4", "--cases", "1", *more])
 
 
@@ -43,7 +43,7 @@ def test_the_table_names_what_was_asked(byte_checkpoint, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--policies", "dense"], "choose one of exact"),
+        (["--policies", "dense"], "is one of exact"),
         (["--policies", "sparf", "--ratios", "2"], r"outside \(0, 1\]"),
         (["--contexts", "12,x"], "write it as 512,8192"),
         (["--contexts", "4096"], "exceed the 1024 positions"),

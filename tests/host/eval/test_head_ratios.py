@@ -217,7 +217,7 @@ def test_the_table_names_the_option_to_use(byte_checkpoint):
 
 
 def test_an_evaluation_compares_it(byte_checkpoint, tmp_path):
-    command = ["eval", "--model", str(byte_checkpoint), "--text", str(byte_checkpoint / "text.txt"), "--out"]
+    command = ["eval", "--model", str(byte_checkpoint), "--text", str(byte_checkpoint / "text.txt"), "--report"]
     command += [str(tmp_path / "out"), "--threads", "1", "--windows", "1", "--targets", "4", "--cases", "0"]
     command += ["--contexts", "300", "--policies", "exact,groups,auto:100", "--ratios", "1/2,1/4", "--json"]
     done = CliRunner().invoke(app, command)

@@ -35,7 +35,7 @@ main()
 
 def options(byte_checkpoint, out, *more):
     chosen = {
-        "model": byte_checkpoint, "text": byte_checkpoint / "text.txt", "out": out, "threads": 1, "windows": 1,
+        "model": byte_checkpoint, "text": byte_checkpoint / "text.txt", "report": out, "threads": 1, "windows": 1,
         "targets": 4, "cases": 1, "tasks": "passkey", "policies": "exact,sparf,h2o", "contexts": "200,300",
     }  # fmt: skip
     return ["eval", *(str(part) for name, value in chosen.items() for part in (f"--{name}", value)), *more]

@@ -32,7 +32,7 @@ def as_stored(content):
     "name", [pytest.param(name, marks=() if name == "instinfer" else pytest.mark.slow) for name in page.PAPERS]
 )
 def test_numbers_are_current(name):
-    assert as_stored(figure.record(page.PAPERS[name]())) == stored(name), f"kvdrive figures --out {FOLDER}"
+    assert as_stored(figure.record(page.PAPERS[name]())) == stored(name), f"kvdrive figures --report {FOLDER}"
 
 
 @pytest.mark.slow
@@ -44,7 +44,7 @@ def test_predictions_are_current():
 def test_pictures_show_the_numbers_and_are_small(name):
     for one in stored(name)["figures"]:
         path = FOLDER / f"{one['key']}.png"
-        assert draw.stored_digest(path) == draw.digest(one), f"{path.name}: kvdrive figures --out {FOLDER}"
+        assert draw.stored_digest(path) == draw.digest(one), f"{path.name}: kvdrive figures --report {FOLDER}"
         assert path.stat().st_size < 80_000
 
 
@@ -132,7 +132,7 @@ def test_a_figure_is_drawn_in_each_style(tmp_path):
 
 
 def test_the_command_draws_one_paper(tmp_path):
-    result = RUNNER.invoke(app, ["figures", "--paper", "llm-in-a-flash", "--out", str(tmp_path / "papers")])
+    result = RUNNER.invoke(app, ["figures", "--paper", "llm-in-a-flash", "--report", str(tmp_path / "papers")])
     assert result.exit_code == 0
     assert result.output == "LLM in a flash: 3 figures\n"
     assert len(list((tmp_path / "papers").glob("*.png"))) == 3

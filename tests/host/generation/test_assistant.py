@@ -92,7 +92,7 @@ def test_a_model_that_drafts_for_itself_is_always_right(report, run, checkpoint)
     found = report("--assistant", checkpoint, "--check")
     assert found["check"]["identical"] == NEW
     assert found["assistant"]["accepted"] == found["assistant"]["drafted"] >= NEW // 2 - 1
-    shown = run("--prompt", PROMPT, "--max-new-tokens", 8, "--assistant", checkpoint)
+    shown = run("--prompt", PROMPT, "--max-new-tokens", 8, "--assistant", checkpoint, "--verbose")
     assert "100% accepted" in shown.stderr
 
 
@@ -195,11 +195,6 @@ def test_an_assistant_with_another_vocabulary_is_refused(run):
     done = run("--prompt", PROMPT, "--assistant", "mini")
     assert isinstance(done.exception, InputError)
     assert "--assistant mini has another vocabulary than" in str(done.exception)
-
-
-def test_serve_takes_no_assistant(run, small):
-    done = run("--assistant", small, command="serve")
-    assert "serve computes sequences together, without drafts: take generate, chat or batch" in str(done.exception)
 
 
 def test_a_cache_that_takes_nothing_back_is_refused(checkpoint, small, target):

@@ -94,6 +94,6 @@ def test_one_layer_on_the_rtl(smollm2, tmp_path):
 
 
 def test_it_answers_a_question_about_a_real_document(tmp_path):
-    result = CliRunner().invoke(app, ["run", "--model", "smollm2", "--out", str(tmp_path)])
+    result = CliRunner().invoke(app, ["run", "--model", "smollm2", "--report", str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert "tokens back: found" in result.output

@@ -14,7 +14,7 @@ from server_process import Server
 from typer.testing import CliRunner
 
 from kvdrive.cli.main import app
-from kvdrive.cli.sizes import share_or_bytes
+from kvdrive.config.sizes import share_or_bytes
 from kvdrive.errors import InputError
 
 
@@ -74,7 +74,7 @@ def test_eval_chat_and_batch_read_weights_from_flash(folder, flash, tmp_path):
     rated = ("eval", "--model", folder, "--text", text, "--contexts", "20", "--windows", "1", "--targets", "8")
     rows = []
     for options in (flash, ()):
-        result = run(*rated, *options, "--cases", "0", "--out", tmp_path / "out", "--json", "--threads", "1")
+        result = run(*rated, *options, "--cases", "0", "--report", tmp_path / "out", "--json", "--threads", "1")
         assert result.exit_code == 0, result.output
         rows.append(json.loads(result.stdout)["points"][0]["perplexity"])
     assert rows[0] != rows[1]
@@ -155,7 +155,8 @@ def test_commands_without_weights_on_a_drive_say_so(folder, tmp_path):
 def test_the_table_says_how_much_was_in_memory(folder, tmp_path):
     file = tmp_path / "w.kvw"
     assert run("convert", "--model", folder, "--weights-file", file).exit_code == 0
-    result = run("generate", "--model", folder, *GENERATE, "--weights", "flash", "--weights-file", file)
+    options = ["--weights", "flash", "--weights-file", file, "--verbose"]
+    result = run("generate", "--model", folder, *GENERATE, *options)
     assert result.exit_code == 0, result.output
     assert "experts in memory at most" in result.stderr
     assert "bytes of weights read" in result.stderr

@@ -1,7 +1,7 @@
 """The few numbers of K and V that a projection of another batch shape rounds otherwise.
 
 A matrix product of one token may differ in its last bit from the same token's product among others. So what is rebuilt
-is compared with what the model computed when it is stored, and the numbers that differ are kept.
+is compared with what the model computed when it is stored, and the numbers that differ are stored.
 """
 
 from __future__ import annotations

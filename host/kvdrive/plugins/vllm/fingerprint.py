@@ -49,7 +49,7 @@ def require_no_adapters(lora: object, named: str) -> None:
     """
     if lora is not None and not named:
         raise UnsupportedError(
-            "blocks of an engine with LoRA adapters are told apart by the adapters' names only: give "
+            "blocks of an engine with LoRA adapters are distinguished by the adapters' names only: give "
             "'model_fingerprint', a text that you change whenever an adapter of the same name does"
         )
 

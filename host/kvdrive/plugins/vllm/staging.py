@@ -42,7 +42,7 @@ class Staged:
     request: str
     state: _State = _State.WANTED
     uses: int = 0
-    dropped: bool = False  # nobody wants it any more: its buffer is free, or will be when it is read and copied
+    dropped: bool = False  # cancelled: its buffer is free, or will be when it is read and copied
 
 
 class Staging:

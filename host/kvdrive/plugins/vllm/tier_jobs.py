@@ -73,7 +73,7 @@ class TierJobs:
             self._changed.wait_for(lambda: not self._running)
 
     def close(self) -> None:
-        """End the threads, after the jobs that were submitted, and let go of the first tier's memory."""
+        """End the threads, after the jobs that were submitted, and release the first tier's memory."""
         self._readers.shutdown()
         self._writers.shutdown()
         self._rows = self._rows[:0].copy()

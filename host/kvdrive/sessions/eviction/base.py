@@ -13,15 +13,15 @@ class Ranking(Protocol[Kept]):
     """An index of sessions or blocks: its columns `id`, `tick`, `used`, `uses` and `tenant` say when each was used."""
 
     def first(self, order: str, condition: str = "1", values: tuple[Any, ...] = ()) -> Kept | None:
-        """The first that may leave, in the SQL order `order`."""
+        """The first evictable one, in the SQL order `order`."""
 
 
 class Eviction(ABC):
-    """Chooses among what may leave: sessions neither pinned nor open, blocks neither read nor written."""
+    """Chooses among evictable items: sessions neither pinned nor open, blocks neither read nor written."""
 
     @abstractmethod
     def victim(self, index: Ranking[K], tenant: str | None = None) -> K | None:
-        """What leaves next, of `tenant` only if one is named; None if nothing may leave."""
+        """What to evict next, of `tenant` only if one is named; None if nothing is evictable."""
 
     def look_ahead(self, sessions: list[int]) -> None:  # noqa: B027 (most policies need no window)
         """The sessions that waiting requests will use, the next request first."""

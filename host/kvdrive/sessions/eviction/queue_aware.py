@@ -10,7 +10,7 @@ from kvdrive.sessions.eviction.base import Eviction, K, Ranking, of_tenant
 class QueueAware(Eviction):
     """Evicts the least recently used session that no waiting request will use.
 
-    If the window of waiting requests covers all sessions, the one that is wanted last leaves.
+    If the window of waiting requests covers all sessions, the one that is needed last is evicted.
     """
 
     def __init__(self) -> None:

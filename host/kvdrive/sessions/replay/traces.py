@@ -177,4 +177,3 @@ def _azure(rng: random.Random, rate: float) -> float:
 
 
 _GAPS: dict[str, Callable[[random.Random, float], float]] = {"poisson": _poisson, "azure": _azure}
-ARRIVALS = tuple(_GAPS)

@@ -1,4 +1,4 @@
-"""Which expert leaves memory when another one needs its place: one policy per file."""
+"""Which expert is evicted when another one needs its slot: one policy per file."""
 
 from kvdrive.weights.eviction.base import Eviction, Key
 from kvdrive.weights.eviction.registry import EVICTIONS, make_eviction

@@ -1,4 +1,4 @@
-"""What a policy is told, and what it is asked."""
+"""The interface of eviction policies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Rank = tuple[int, ...]
 
 
 class Eviction(ABC):
-    """Chooses experts that leave memory: those of the lowest rank. It changes what is read, never a result.
+    """Chooses experts to evict: those of the lowest rank. It changes what is read, never a result.
 
     A use never lowers a rank. So a heap of ranks, some of them out of date, finds the lowest one without looking at
     all experts.
@@ -27,10 +27,10 @@ class Eviction(ABC):
 
     @abstractmethod
     def rank(self, key: Key) -> Rank:
-        """The expert with the lowest rank leaves first."""
+        """The expert with the lowest rank is evicted first."""
 
     def came(self, key: Key) -> None:
-        """The expert is in memory, or on its way."""
+        """The expert is in memory, or being read."""
         self._held.add(key)
         heapq.heappush(self._heap, (self.rank(key), key))
 
@@ -39,7 +39,7 @@ class Eviction(ABC):
         self._held.discard(key)
 
     def victim(self, may_leave: Callable[[Key], bool]) -> Key | None:
-        """The expert in memory that leaves; None if none of them may."""
+        """The expert to evict; None if none of them is evictable."""
         kept = []
         found = None
         while self._heap and found is None:

@@ -1,4 +1,4 @@
-"""The expert that was used least often leaves; among equals, the one that was used longest ago."""
+"""Evicts the expert that was used least often; among equals, the least recently used one."""
 
 from __future__ import annotations
 

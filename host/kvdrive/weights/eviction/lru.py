@@ -1,4 +1,4 @@
-"""The expert that was used longest ago leaves."""
+"""Evicts the least recently used expert."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kvdrive.weights.eviction.base import Eviction, Key, Rank
 
 
 class Lru(Eviction):
-    """Least recently used; experts that were only read ahead leave first."""
+    """Least recently used; experts that were only prefetched are evicted first."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -11,8 +11,8 @@ from kvdrive.weights.eviction.lru import Lru
 from kvdrive.weights.eviction.prior import Prior
 
 EVICTIONS = {
-    "lfu": "the least often used expert leaves",
-    "lru": "the one that was used longest ago leaves",
+    "lfu": "the least often used one",
+    "lru": "the least recently used one",
     "prior": "lfu that begins with the counts of earlier runs",
 }
 

@@ -1,9 +1,10 @@
-"""Sizes as people write them."""
+"""Sizes and shares as people write them."""
 
 from __future__ import annotations
 
 import re
 from fractions import Fraction
+from typing import Literal
 
 from kvdrive.errors import InputError
 
@@ -30,3 +31,13 @@ def share_or_bytes(text: str) -> int | Fraction:
     if not 0 < share <= 1:
         raise InputError(f"'{text}' is no share: give more than 0% and at most 100%")
     return share
+
+
+def share_or_auto(text: str) -> float | Literal["auto"]:
+    """A share of sequences or tokens, or "auto". Raises InputError."""
+    if text == "auto":
+        return "auto"
+    try:
+        return float(text)
+    except ValueError as error:
+        raise InputError(f"'{text}' is no share: give a number from 0 to 1, or auto") from error

@@ -1,0 +1,101 @@
+"""Commands of the command line: their flags are the fields of a `RunConfig`, and options of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_type_hints
+
+import typer
+from typer.models import OptionInfo
+
+from kvdrive.cli.fields import Fields, with_flags
+from kvdrive.cli.paths import output_folder
+from kvdrive.config.option import Needs
+from kvdrive.config.run import RunConfig
+from kvdrive.errors import KvdriveError, Stopped
+
+PANELS = {
+    "Model": ("prompt_tokens", "batch"),
+    "Server": (
+        *("keys", "open_metrics", "unknown_fields", "max_prompt_tokens", "max_tokens", "queue"),
+        *("concurrency", "max_batch", "prefill_chunk", "deadline"),
+    ),
+    "Sessions": ("idle", "tenant", "session_days", "session_bytes", "daily_writes", "eviction"),
+    "Output": ("temperature", "top_k", "top_p", "seed", "ignore_stop", "check", "verbose", "report"),
+}  # of --help, for options of single commands
+_PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
+_CONFIG = "config"  # the parameter that holds the fields
+OUTPUT = "Output"
+ReportFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--report",
+        "-o",
+        callback=output_folder,
+        help="folder for the figures and the numbers behind them",
+        rich_help_panel=OUTPUT,
+    ),
+]
+JsonFlag = Annotated[bool, typer.Option("--json", help="print the result as JSON", rich_help_panel=OUTPUT)]
+
+
+def example(arguments: str) -> str:
+    """The line under a command's --help."""
+    return f"Example: kvdrive {arguments}"
+
+
+def command(
+    app: typer.Typer, name: str | None = None, shown: str = "", kept: Callable[[dict[str, Any]], str] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Like `app.command(name)`, but `config`, with `Fields` in its annotation, becomes a flag for each of them.
+
+    `shown`: the example of --help. `kept`: from the arguments of a command that ^C has stopped, what is left.
+    """
+
+    def add(function: Callable[..., None]) -> Callable[..., None]:
+        hints = get_type_hints(function, include_extras=True)
+        fields = _annotated(hints.get(_CONFIG), Fields) or Fields()
+        own = [
+            one.replace(annotation=hints[one.name], kind=Parameter.KEYWORD_ONLY)
+            for one in signature(function).parameters.values()
+            if one.name != _CONFIG
+        ]
+        for one in own:
+            if option := _annotated(one.annotation, OptionInfo):
+                option.rich_help_panel = option.rich_help_panel or _PANEL_OF.get(one.name)
+        flags = fields.parameters()
+
+        @wraps(function)
+        def call(**values: Any) -> None:
+            arguments = {one.name: values[one.name] for one in own}
+            try:
+                given = fields.read(values)
+                fields.check_effects(values, RunConfig().values() | given)
+                if _CONFIG in hints:
+                    arguments[_CONFIG] = RunConfig.of(**given)
+                for one in own:
+                    needs = _annotated(one.annotation, Needs)
+                    if needs and values[one.name] != one.default:
+                        needs.check(one.name, values)
+                function(**arguments)
+            except KeyboardInterrupt as error:
+                raise Stopped(f"stopped: {kept(arguments)}" if kept else "stopped") from error
+            except KvdriveError as error:
+                if error.args and "`" in str(error.args[0]):
+                    error.args = (with_flags(str(error.args[0]), list(values)), *error.args[1:])
+                raise
+
+        call.__signature__ = Signature([*flags, *own])  # type: ignore[attr-defined]
+        call.__annotations__ = {one.name: one.annotation for one in [*flags, *own]}
+        app.command(name, epilog=example(shown) if shown else None)(call)
+        return function
+
+    return add
+
+
+def _annotated(annotation: Any, kind: type) -> Any:
+    """What of `kind` stands in an annotation; None: nothing."""
+    return next((part for part in get_args(annotation) if isinstance(part, kind)), None)

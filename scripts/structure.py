@@ -1,0 +1,154 @@
+"""What `make lint` asks of the files of host/kvdrive: no circles, few imports of each other, few parameters.
+
+    python scripts/structure.py          # exit code 1 if something is beyond a bound, or an exception is needed no more
+    python scripts/structure.py --write  # writes the exceptions as they are now into scripts/structure.toml
+
+Exceptions are in scripts/structure.toml. They only shrink: a test holds their number.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+EXCEPTIONS = ROOT / "scripts/structure.toml"
+COMMANDS = "kvdrive.cli.main"  # imports all of them, a line each
+MOST_IMPORTS = 15  # of own modules, in one file
+MOST_PARAMETERS = 8  # of one function, outside cli/
+_HEADER = """# Files of host/kvdrive that are beyond a bound of scripts/structure.py. Take entries out, add none.
+# circles: files that import each other; imports: own modules of a file; parameters: of a function.
+"""
+
+
+@dataclass
+class Found:
+    """What is beyond a bound: files that import each other, and numbers by file and by function."""
+
+    circles: list[list[str]] = field(default_factory=list)
+    imports: dict[str, int] = field(default_factory=dict)
+    parameters: dict[str, int] = field(default_factory=dict)
+
+
+def examine(host: Path) -> Found:
+    """What is beyond a bound in the package `host`, a folder."""
+    trees = {_name(path, host): ast.parse(path.read_text()) for path in sorted(host.rglob("*.py"))}
+    del trees[host.name]  # it imports its exports when they are used
+    graph = {name: set(_imported(tree, trees)) - {name} for name, tree in trees.items()}
+    found = Found(circles=circles(graph))
+    for name, tree in trees.items():
+        if (imports := len(graph[name])) > MOST_IMPORTS and name != COMMANDS:
+            found.imports[name] = imports
+        if ".cli." not in name:
+            found.parameters |= {f"{name}:{what}": n for what, n in _functions(tree) if n > MOST_PARAMETERS}
+    return found
+
+
+def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
+    """Groups of nodes that reach each other, sorted."""
+    reached = {node: _reach(graph, node) for node in graph}
+    groups = {tuple(sorted(other for other in reached[node] if node in reached[other])) for node in graph}
+    return sorted(list(group) for group in groups if len(group) > 1)
+
+
+def complaints(found: Found, allowed: Found) -> Iterator[str]:
+    """A sentence for each thing beyond its bound and its exception, and for each exception that is too large."""
+    for circle in found.circles:
+        if circle not in allowed.circles:
+            larger = [one for one in allowed.circles if set(circle) < set(one)]
+            yield f"{', '.join(circle)} import each other: " + (
+                "the circle is smaller now, write it down" if larger else "move what they share into a file below them"
+            )
+    for circle in allowed.circles:
+        if circle not in found.circles and not any(set(one) < set(circle) for one in found.circles):
+            yield f"{', '.join(circle)} do not import each other any more: take them out of the exceptions"
+    for kind, most, change in (
+        ("imports", MOST_IMPORTS, "give a part of its work to a file of its own"),
+        ("parameters", MOST_PARAMETERS, "group those that belong together in a dataclass"),
+    ):
+        now, before = getattr(found, kind), getattr(allowed, kind)
+        for name, number in now.items():
+            if number > before.get(name, most):
+                yield f"{name} has {number} {kind}, and {before.get(name, most)} are allowed: {change}"
+        for name, number in before.items():
+            if now.get(name, most) < number:
+                yield f"{name} has fewer than {number} {kind} now: write that down among the exceptions"
+
+
+def exceptions() -> Found:
+    """Those of scripts/structure.toml."""
+    return Found(**tomllib.loads(EXCEPTIONS.read_text()))
+
+
+def as_toml(found: Found) -> str:
+    """The file of exceptions."""
+    lists = "".join(f"    [{', '.join(map(_quoted, circle))}],\n" for circle in found.circles)
+    text = f"{_HEADER}circles = [\n{lists}]\n"
+    for kind in ("imports", "parameters"):
+        rows = "".join(f"{_quoted(name)} = {number}\n" for name, number in sorted(getattr(found, kind).items()))
+        text += f"\n[{kind}]\n{rows}"
+    return text
+
+
+def main() -> int:
+    """Print what is wrong. Returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="write the exceptions as they are now")
+    found = examine(ROOT / "host/kvdrive")
+    if parser.parse_args().write:
+        EXCEPTIONS.write_text(as_toml(found))
+        return 0
+    wrong = list(complaints(found, exceptions()))
+    for line in wrong:
+        print(line)
+    if wrong:
+        print(f"{EXCEPTIONS.name} has the exceptions; scripts/structure.py --write makes them as they are now.")
+    return 1 if wrong else 0
+
+
+def _name(path: Path, host: Path) -> str:
+    parts = path.relative_to(host.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"'
+
+
+def _imported(tree: ast.Module, known: Mapping[str, object]) -> Iterator[str]:
+    """The own modules that a module imports: when it is imported, in its functions, or for type checkers alone."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (name if name in known else node.module for name in names if {name, node.module} & {*known})
+
+
+def _functions(tree: ast.Module, inside: str = "") -> Iterator[tuple[str, int]]:
+    """Functions and methods with their numbers of parameters, without self and cls."""
+    for node in ast.walk(tree):
+        for one in ast.iter_child_nodes(node):
+            if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
+                of = f"{node.name}." if isinstance(node, ast.ClassDef) else inside
+                names = [arg.arg for arg in (*one.args.posonlyargs, *one.args.args, *one.args.kwonlyargs)]
+                yield f"{of}{one.name}", len(names) - (names[:1] in (["self"], ["cls"]))
+
+
+def _reach(graph: Mapping[str, set[str]], start: str) -> set[str]:
+    """The nodes that can be reached from one, by one step at least, and itself."""
+    seen, waiting = {start}, [start]
+    while waiting:
+        for node in graph[waiting.pop()] - seen:
+            seen.add(node)
+            waiting.append(node)
+    return seen
+
+
+if __name__ == "__main__":
+    sys.exit(main())
