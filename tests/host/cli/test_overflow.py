@@ -58,6 +58,7 @@ def test_a_conversation_goes_on_beyond_the_positions(call):
     assert "start anew with /new" in refused.stderr
 
 
+@pytest.mark.slow
 def test_the_server_goes_on_and_finds_what_is_left_after_kill_9(checkpoint, tmp_path):
     server = Server(checkpoint, tmp_path, "--drive", tmp_path / "drives", *SERVED)
     try:

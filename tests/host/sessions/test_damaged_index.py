@@ -159,8 +159,14 @@ def test_a_damaged_index_is_made_again_at_once(model, answer, closed, tmp_path, 
     assert "made again" not in " ".join(caplog.messages)
 
 
-@pytest.mark.parametrize("part", ["-wal", "-shm"])
-@pytest.mark.parametrize("damage", [half, overwritten, emptied, folder_instead, missing])
+@pytest.mark.parametrize(
+    ("part", "damage"),
+    [
+        pytest.param(part, damage, marks=pytest.mark.slow if part == "-shm" and damage in (emptied, half) else ())
+        for part in ("-wal", "-shm")
+        for damage in (half, overwritten, emptied, folder_instead, missing)
+    ],
+)
 def test_the_index_goes_on_when_only_a_part_of_it_is_damaged(model, answer, live, tmp_path, part, damage):
     """Without its -wal the index is older or empty: what it does not name any more is computed again."""
     restore(live, tmp_path)

@@ -74,7 +74,7 @@ def conversation(opened, model, share, drives=1):
         pytest.param("llama-mha", torch.bfloat16, 2, marks=pytest.mark.slow),
         pytest.param("qwen3", torch.float16, 1, marks=pytest.mark.slow),
         ("llama", torch.bfloat16, 2),  # grouped queries: the planner would say no
-        ("llama-mha", torch.float32, 1),  # some of its numbers are corrected
+        pytest.param("llama-mha", torch.float32, 1, marks=pytest.mark.slow),  # some of its numbers are corrected
     ],
     ids=str,
 )

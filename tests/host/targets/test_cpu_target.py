@@ -47,7 +47,11 @@ def logits(model, drives, options, folder):
 
 
 @pytest.mark.parametrize(
-    "options", [RunConfig.of(spill=2), RunConfig.of(attention="sparf", ratio=Fraction(1, 8), spill=2)]
+    "options",
+    [
+        pytest.param(RunConfig.of(spill=2), marks=pytest.mark.slow),
+        RunConfig.of(attention="sparf", ratio=Fraction(1, 8), spill=2),
+    ],
 )
 def test_any_number_of_cpu_drives_gives_the_emulators_bits(tmp_path, qwen, options):
     found = {}

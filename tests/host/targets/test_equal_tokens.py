@@ -74,6 +74,7 @@ def test_targets_of_this_process_and_served_ones(kind, policy, kv_format, places
     assert found == expected(policy, kv_format)
 
 
+@pytest.mark.slow
 def test_a_smartssd(tmp_path):
     """On the emulated card; its log says that the card computed."""
     cards: Cards = set_up_cards(tmp_path)
