@@ -1,6 +1,7 @@
 """The order of the tests and the file of their times, in runs of pytest on a few small ones."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -42,10 +43,12 @@ def suite(tmp_path: Path) -> Path:
 
 def order(suite: Path, *options: str) -> list[str]:
     """Names of the tests in the order in which they run."""
-    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--rootdir", str(suite), *options]
+    plugins = ["-p", "no:cacheprovider", "-p", "xdist.plugin"]
+    command = [sys.executable, "-m", "pytest", "-v", *plugins, "--rootdir", str(suite), *options]
     done = subprocess.run(
         [*command, "--durations-path", str(suite / "durations.json"), str(suite)],
         cwd=suite,
+        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # some take seconds to import
         capture_output=True,
         text=True,
     )
