@@ -7,7 +7,6 @@ import sys
 import tomllib
 from pathlib import Path
 
-import pytest
 import yaml
 from typer.main import get_command
 
@@ -32,7 +31,6 @@ def test_the_classifiers_name_this_python():
     assert f"Programming Language :: Python :: {here}" in PROJECT["classifiers"]
 
 
-@pytest.mark.slow  # mypy runs in `make lint` as well
 def test_exports_have_types():
     assert (ROOT / "host/kvdrive/py.typed").exists()
     assert sorted(kvdrive.__all__) == kvdrive.__all__ == sorted(kvdrive._EXPORTS)
