@@ -1,8 +1,11 @@
 """The benchmark of remote drives, on a small shape: counts, not times."""
 
+import pytest
+
 from bench.storage import remote
 
 
+@pytest.mark.slow
 def test_a_remote_drive_gives_the_same_bits_and_takes_the_same_bytes(tmp_path):
     shape = remote.Shape(layers=2, heads=2, group=2, d=64, tokens=64, steps=2)
     found = remote.measure(shape, 1, tmp_path)
