@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matrices of test parameters: `make test` runs rows with every pair of values or each value, `make test-full` all.
+"""Matrices of test parameters: `make test` runs rows with every pair or with each value, `make test-full` all rows.
 
 Faults that need three values at once are rare, those of one value or of a pair are not. Which rows are taken is the
 same in every run.

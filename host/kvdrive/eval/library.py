@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import sysconfig
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -28,11 +29,11 @@ def library() -> Path:
 def module_names() -> list[str]:
     """Names of all modules with suitable text. They are sorted, so that neighbours belong to the same package."""
     root, found = library(), []
-    for path in sorted(root.rglob("*.py")):
-        name = path.relative_to(root)
-        if not _LEFT_OUT & set(name.parts) and _SMALLEST <= path.stat().st_size <= _LARGEST:
-            found.append(str(name))
-    return found
+    for folder, inner, files in os.walk(root):
+        inner[:] = set(inner) - _LEFT_OUT
+        suitable = (Path(folder, name) for name in files if name.endswith(".py"))
+        found += [one.relative_to(root) for one in suitable if _SMALLEST <= one.stat().st_size <= _LARGEST]
+    return [str(name) for name in sorted(found)]
 
 
 def read(name: str) -> Module:

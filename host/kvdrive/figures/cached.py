@@ -311,18 +311,24 @@ def _figure_26() -> Figure:
     )
 
 
+FIGURES: dict[str, Callable[[], Figure]] = {
+    "13": lambda: _by_model(13, 0, "Hits among all turns", "hit rate, %", "a", "hit rate"),
+    "14": lambda: _by_model(14, 1, "Time to the first token saved", "time saved, %", "b", "saved"),
+    "15": lambda: _by_model(15, 2, "Prefill throughput", "times that of computing", "c", "throughput"),
+    "16": lambda: _by_model(16, 3, "GPU time", "GPU time of computing everything, ours = 1", "d", "GPU time"),
+    "17": lambda: _by_model(17, 4, "Cost saved", "cost saved, %", "e", "saved"),
+    "18": _figure_18,
+    "19": _figure_19,
+    "20": _figure_20,
+    "21": _figure_21,
+    "22": _figure_22,
+    "23": _figure_23,
+    "24": _figure_24,
+    "25": _figure_25,
+    "26": _figure_26,
+}
+
+
 def paper() -> Paper:
     """All figures."""
-    by_model: tuple[Callable[[], Figure], ...] = (
-        lambda: _by_model(13, 0, "Hits among all turns", "hit rate, %", "a", "hit rate"),
-        lambda: _by_model(14, 1, "Time to the first token saved", "time saved, %", "b", "saved"),
-        lambda: _by_model(15, 2, "Prefill throughput", "times that of computing", "c", "throughput"),
-        lambda: _by_model(16, 3, "GPU time", "GPU time of computing everything, ours = 1", "d", "GPU time"),
-        lambda: _by_model(17, 4, "Cost saved", "cost saved, %", "e", "saved"),
-    )
-    rest = (_figure_18, _figure_19, _figure_20, _figure_21, _figure_22, _figure_23, _figure_24, _figure_25, _figure_26)
-    return Paper(
-        "cachedattention",
-        "AttentionStore",
-        [figure() for figure in (*by_model, *rest)],
-    )
+    return Paper("cachedattention", "AttentionStore", [figure() for figure in FIGURES.values()])

@@ -434,18 +434,20 @@ def _figure_17() -> Figure:
     )
 
 
+FIGURES = {
+    "2": _figure_2,
+    "4": _figure_4,
+    "10": _figure_10,
+    "11": _figure_11,
+    "12": _figure_12,
+    "13": _figure_13,
+    "14": _figure_14,
+    "15": _figure_15,
+    "16": _figure_16,
+    "17": _figure_17,
+}
+
+
 def paper() -> Paper:
     """All figures."""
-    figures = (
-        _figure_2,
-        _figure_4,
-        _figure_10,
-        _figure_11,
-        _figure_12,
-        _figure_13,
-        _figure_14,
-        _figure_15,
-        _figure_16,
-        _figure_17,
-    )
-    return Paper("hilos", "HILOS", [figure() for figure in figures])
+    return Paper("hilos", "HILOS", [figure() for figure in FIGURES.values()])

@@ -20,13 +20,23 @@ def run(byte_checkpoint, tmp_path, *more):
 
 def test_all_policies_at_two_ratios_and_two_lengths(byte_checkpoint, tmp_path):
     done = run(
-        byte_checkpoint, tmp_path, "--policies", "all", "--ratios", "1,1/2,1/8", "--contexts", "400,600", "--json"
+        byte_checkpoint,
+        tmp_path,
+        "--policies",
+        "all",
+        "--ratios",
+        "1,1/2,1/8",
+        "--contexts",
+        "400,480",
+        "--windows",
+        "1",
+        "--json",
     )
     assert done.exit_code == 0, done.output
     found = json.loads((tmp_path / "out" / "eval.json").read_text())
     assert json.loads(done.stdout) == found
     assert len(found["points"]) == 2 * (1 + 5 * 2)
-    assert {point["context"] for point in found["points"]} == {400, 600}
+    assert {point["context"] for point in found["points"]} == {400, 480}
     assert all(set(point["accuracy"]) == {"passkey", "lines", "documents"} for point in found["points"])
     assert (tmp_path / "out" / "eval.png").read_bytes()[:4] == b"\x89PNG"
 

@@ -4,12 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+from pairs import some_quick
 from typer.testing import CliRunner
 
 from kvdrive.cli.main import app
-from kvdrive.figures import draw, figure, instinfer, page
+from kvdrive.figures import cached, draw, figure, hilos, instinfer, page, paged
 from kvdrive.figures.figure import Chart, Figure, Origin, Paper, Published, Series, Style
-from kvdrive.figures.predictions import predictions
+from kvdrive.figures.predictions import _gpus, _nodes, _splits, predictions
 from kvdrive.ledger.page import PAPERS as CLAIMS
 
 pytestmark = pytest.mark.xdist_group("claims")  # what one test computes is kept for the others
@@ -27,17 +28,37 @@ def as_stored(content):
     return json.loads(json.dumps(content))
 
 
-# The figures of one paper are computed anew in each run.
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == "instinfer" else pytest.mark.slow) for name in page.PAPERS]
-)
+@pytest.mark.parametrize("name", some_quick(page.PAPERS, ["instinfer", "llm-in-a-flash"]))
 def test_numbers_are_current(name):
     assert as_stored(figure.record(page.PAPERS[name]())) == stored(name), f"kvdrive figures --report {FOLDER}"
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "long"), [("hilos", hilos, {"10"}), ("cachedattention", cached, {"23", "24"})]
+)
+def test_numbers_without_sweeps_and_replays_are_current(name, module, long):
+    assert long < module.FIGURES.keys()
+    found = [draws() for number, draws in module.FIGURES.items() if number not in long]
+    kept = [one for one in stored(name)["figures"] if one["number"] not in long]
+    assert as_stored(figure.record(Paper(name, name, found)))["figures"] == kept
+
+
+def test_hits_behind_a_full_memory_are_current():
+    """They are a claim as well, so the ledger has computed them already."""
+    _, rising = stored("ssd-paged")["figures"][0]["charts"]
+    assert figure.rounded(paged.full_memory()) == rising["series"][0]["values"]
 
 
 @pytest.mark.slow
 def test_predictions_are_current():
     assert as_stored(page.predicted(predictions())) == json.loads((FOLDER / page.PREDICTIONS).read_text())
+
+
+def test_predictions_of_other_machines_are_current():
+    """Of heads that are split, and of GPUs and hosts: the others sweep contexts and shares."""
+    found = [one for source in (_splits, _gpus, _nodes) for one in source()]
+    kept = json.loads((FOLDER / page.PREDICTIONS).read_text())
+    assert [one for one in kept if one in as_stored(page.predicted(found))] == as_stored(page.predicted(found))
 
 
 @pytest.mark.parametrize("name", page.PAPERS)

@@ -42,7 +42,7 @@ def test_a_shared_step_has_the_logits_of_single_ones(family, target):
     with attach(model, target) as attached:
         assert attached.why_alone(attached.cache()) is None
         single, joined = fill(attached, model), fill(attached, model)
-        for step in range(20):  # across write-backs
+        for step in range(17):  # across write-backs
             ids = prompts(1, len(LENGTHS), seed=100 + step)[0]
             expected = step_alone(model, single, ids).float()
             found, failed = attached.step_together(joined, ids)

@@ -9,7 +9,7 @@ import hypothesis.extra.numpy as arrays
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pairs import some_quick
 from safetensors.torch import load_file, save_file
@@ -162,6 +162,7 @@ def test_scales_that_mean_something_else_are_refused(tmp_path):
         read_scales(folder)
 
 
+@settings(max_examples=50)
 @given(
     x=arrays.arrays(
         np.float32, (1, 2, 3, 8), elements=st.floats(width=32, allow_nan=False, allow_infinity=False), fill=st.nothing()

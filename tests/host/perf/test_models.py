@@ -63,7 +63,7 @@ def test_weights_of_experts_are_those_of_transformers():
     )
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(st.floats(0.2, 20), st.floats(0.2, 20))
 def test_the_closed_form_is_the_best_share(drive, link):
     rates = xcache.Rates(drive, link)

@@ -2,12 +2,12 @@
 
 import json
 import shutil
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 
+import forked
 import moe_models
 import pytest
 from server_process import Server
@@ -111,7 +111,7 @@ def test_a_server_shares_weights_on_flash_between_sequences(folder, flash, tmp_p
     assert list(cache.rglob("*.counts.json"))
 
 
-@pytest.mark.slow  # each command by itself is in the quick tests
+@pytest.mark.slow
 def test_chat_batch_and_serve_read_weights_from_a_drive_that_holds_k_and_v(folder, flash, tmp_path):
     """The same tokens as from a file."""
     drive = ("--drive", tmp_path / "drives")
@@ -230,7 +230,7 @@ def test_experts_never_are_in_memory_together(folder, tmp_path):
     for model, file in ((folder, small), (big, large)):
         assert run("convert", "--model", model, "--weights-file", file).exit_code == 0
     command = [sys.executable, "-c", _PEAK, folder, small, big, large]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = forked.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     peak_kib, whole_kib = map(int, done.stdout.split())
     assert whole_kib > 150 << 10

@@ -7,6 +7,7 @@ import moe_models
 import numpy as np
 import pytest
 import torch
+from pairs import by_value
 from rich.console import Console
 from small_models import CONFIGS, random_model
 
@@ -52,8 +53,7 @@ def numbers(file, array, index):
     return {part.name: part.view(torch.from_numpy(memory)) for part in array.parts}
 
 
-@pytest.mark.parametrize("name", moe_models.CONFIGS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@by_value({"name": moe_models.CONFIGS, "dtype": [torch.float32, torch.bfloat16]})
 def test_bundles_hold_the_parameters_of_the_checkpoint(name, dtype, tmp_path):
     folder = moe_models.save(name, tmp_path / "model", dtype)
     file = WeightsFile(make_file(folder, tmp_path / "w.kvw", "auto", QUIET).path)

@@ -14,7 +14,7 @@ def run(dense, tmp_path, monkeypatch):
     """`kvdrive generate` with the neurons of mini_relu on flash."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     flash = ["--weights", "flash", "--weights-file", dense("mini_relu")[1], "--weights-memory", "70%"]
-    given = ["--model", "mini_relu", "--prompt", "def main(argv):", "--max-new-tokens", 40, "--ignore-stop", "--json"]
+    given = ["--model", "mini_relu", "--prompt", "def main(argv):", "--max-new-tokens", 20, "--ignore-stop", "--json"]
 
     def call(*options):
         return CliRunner().invoke(app, ["generate", *map(str, [*given, *flash, "--threads", 1, *options])])

@@ -10,8 +10,6 @@ from pages import measured
 FAST = {
     ("attention", "formats"),
     ("attention", "rows"),
-    ("sessions", "identity"),
-    ("sessions", "overflow"),
     ("sessions", "turns"),
     ("storage", "values"),
     ("weights", "window"),
