@@ -30,8 +30,8 @@ ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "build/arm/native"
 EMULATOR = "qemu-aarch64-static"
 HOST = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555"
-# One worker: all tests need the same build.
-pytestmark = pytest.mark.xdist_group("arm")
+# One worker: all tests need the same build, which takes minutes.
+pytestmark = [pytest.mark.xdist_group("arm"), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
@@ -83,13 +83,12 @@ def test_programs_are_for_arm_and_need_no_library(programs):
         assert "INTERP" not in text
 
 
-@pytest.mark.parametrize("isa", ["neon", pytest.param("scalar", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("isa", ["neon", "scalar"])
 def test_the_drive_conforms_bit_for_bit(programs, tmp_path, isa):
     with board(programs, tmp_path / "board.kv", isa=isa) as address:
         conforms(address)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("isa", ["neon", "scalar"])
 def test_every_shape_has_the_golden_models_bits(programs, tmp_path, isa):
     with board(programs, tmp_path / "board.kv", isa=isa) as address:
@@ -102,7 +101,7 @@ def test_every_shape_has_the_golden_models_bits(programs, tmp_path, isa):
             ask(bench, stored, Query(query.q, 130, mode=abi.Mode.SPARF_ATTEND, r=4, k_top=20, local=3))
 
 
-@pytest.mark.parametrize("steps", [25, pytest.param(150, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("steps", [25, 150])
 def test_power_cuts_leave_a_durable_state(programs, tmp_path, steps):
     command = [EMULATOR, programs / "kvdrive-crash", tmp_path, str(steps)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
