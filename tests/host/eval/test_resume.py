@@ -65,7 +65,9 @@ def computed(monkeypatch):
     return found
 
 
-@pytest.mark.parametrize(("number", "answers"), [(signal.SIGKILL, 5), (signal.SIGINT, 4)])
+@pytest.mark.parametrize(
+    ("number", "answers"), [(signal.SIGKILL, 5), pytest.param(signal.SIGINT, 4, marks=pytest.mark.slow)]
+)
 def test_a_run_that_ended_early_goes_on(byte_checkpoint, tmp_path, whole, computed, number, answers):
     arguments = options(byte_checkpoint, tmp_path)
     ended = end_itself(number, answers, arguments)

@@ -60,6 +60,7 @@ def test_the_logits_are_those_of_transformers(needs_llama, tmp_path):
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-2 * wanted.std())  # its K and V are binary16
 
 
+@pytest.mark.slow
 def test_the_page_cache_stays_within_the_bound(needs_llama, tmp_path):
     if not on_disk(tmp_path):
         pytest.skip("pages of a file system in memory cannot leave it")
