@@ -14,6 +14,7 @@ from extend_page import PAGE, ROOT, blocks, changes, python, sections, table_fil
 from small_models import prompts
 
 import kvdrive
+from kvdrive import _native
 from kvdrive._native import Drive, QueuePairs, Subsystem
 from kvdrive.errors import TargetError
 from kvdrive.generation.generate import greedy
@@ -86,6 +87,7 @@ def test_the_target_gives_the_tokens_of_transformers(llama, tmp_path):
 
 def test_the_option_is_a_field_a_flag_and_free(tmp_path):
     shutil.copytree(ROOT / "host/kvdrive", tmp_path / "host/kvdrive", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(_native.__file__, tmp_path / "host/kvdrive")
     for change in changes("Add an option"):
         if change.file.startswith("host"):
             change.apply(tmp_path)

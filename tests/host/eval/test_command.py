@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from pairs import some_quick
 from typer.testing import CliRunner
 
 from kvdrive.cli.main import app
@@ -18,25 +19,18 @@ def run(byte_checkpoint, tmp_path, *more):
     return CliRunner().invoke(app, ["eval", *options, "--targets", "4", "--cases", "1", *more])
 
 
-def test_all_policies_at_two_ratios_and_two_lengths(byte_checkpoint, tmp_path):
-    done = run(
-        byte_checkpoint,
-        tmp_path,
-        "--policies",
-        "all",
-        "--ratios",
-        "1,1/2,1/8",
-        "--contexts",
-        "400,480",
-        "--windows",
-        "1",
-        "--json",
-    )
+@pytest.mark.parametrize(
+    ("ratios", "contexts"), some_quick([("1,1/2", "400"), ("1,1/2,1/8", "400,600")], [("1,1/2", "400")])
+)
+def test_all_policies_at_some_ratios_and_lengths(byte_checkpoint, tmp_path, ratios, contexts):
+    asked = ("--policies", "all", "--ratios", ratios, "--contexts", contexts)
+    done = run(byte_checkpoint, tmp_path, *asked, "--json")
     assert done.exit_code == 0, done.output
     found = json.loads((tmp_path / "out" / "eval.json").read_text())
     assert json.loads(done.stdout) == found
-    assert len(found["points"]) == 2 * (1 + 5 * 2)
-    assert {point["context"] for point in found["points"]} == {400, 480}
+    lengths = {int(one) for one in contexts.split(",")}
+    assert len(found["points"]) == len(lengths) * (1 + 5 * ratios.count("/"))
+    assert {point["context"] for point in found["points"]} == lengths
     assert all(set(point["accuracy"]) == {"passkey", "lines", "documents"} for point in found["points"])
     assert (tmp_path / "out" / "eval.png").read_bytes()[:4] == b"\x89PNG"
 

@@ -8,7 +8,7 @@ from pairs import some_quick
 from typer.testing import CliRunner
 
 from kvdrive.cli.main import app
-from kvdrive.figures import cached, draw, figure, hilos, instinfer, page, paged
+from kvdrive.figures import cached, draw, figure, hilos, instinfer, page
 from kvdrive.figures.figure import Chart, Figure, Origin, Paper, Published, Series, Style
 from kvdrive.figures.predictions import _gpus, _nodes, _splits, predictions
 from kvdrive.ledger.page import PAPERS as CLAIMS
@@ -41,12 +41,6 @@ def test_numbers_without_sweeps_and_replays_are_current(name, module, long):
     found = [draws() for number, draws in module.FIGURES.items() if number not in long]
     kept = [one for one in stored(name)["figures"] if one["number"] not in long]
     assert as_stored(figure.record(Paper(name, name, found)))["figures"] == kept
-
-
-def test_hits_behind_a_full_memory_are_current():
-    """They are a claim as well, so the ledger has computed them already."""
-    _, rising = stored("ssd-paged")["figures"][0]["charts"]
-    assert figure.rounded(paged.full_memory()) == rising["series"][0]["values"]
 
 
 @pytest.mark.slow

@@ -75,7 +75,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", some_quick(WAYS, ["drives", "sampled", "memory", "xcache", "int4"]))
+@pytest.mark.parametrize("way", some_quick(WAYS, ["drives", "sampled", "xcache", "int4"]))
 def test_tokens_are_those_without_an_assistant(report, small, way):
     options = WAYS[way]
     alone = report(*options)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from pairs import some_quick
 from small_models import CONFIGS, SMALL, prompts, random_model
 from transformers import DynamicCache, LlamaConfig
 from transformers.cache_utils import DynamicLayer
@@ -75,7 +76,7 @@ def test_the_same_logits_as_stock_transformers_with_the_same_rounding(target, fa
             assert target.stats().attention_jobs == 0
 
 
-@pytest.mark.parametrize("drives", [1, 3])
+@pytest.mark.parametrize("drives", some_quick([1, 3], [3]))
 def test_a_loaded_conversation_goes_on_as_one_that_never_stopped(opened, drives):
     model = random_model(DEEP)
     with opened(model, sessions=False) as attached:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from family_models import SERVED
-from pairs import some_quick
+from pairs import by_value, some_quick
 from small_models import CONFIGS, SMALL, prompts, random_model
 from transformers import LlamaConfig
 
@@ -201,8 +201,7 @@ def test_a_projection_that_rounds_otherwise_changes_nothing(target, project_othe
     assert stats["corrected"] > 100
 
 
-@pytest.mark.parametrize("count", [2, 3])
-@pytest.mark.parametrize("spill", [1, 16])
+@by_value({"count": [2, 3], "spill": [1, 16]})
 def test_any_number_of_drives_gives_the_same_bits(drives, count, spill):
     model = model_of("qwen3")
     wanted, _ = logits(model, drives[0], 0.0)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from family_models import SERVED
+from pairs import by_value
 from small_models import prompts, random_model
 
 from golden import float64
@@ -59,8 +60,7 @@ def test_scores_of_sinks_saturate():
     assert found.tolist() == [[0, round(2**20 / np.log(2))], [-(2**31), 2**31 - 1]]
 
 
-@pytest.mark.parametrize("spill", [1, 16])
-@pytest.mark.parametrize("drives", [1, 2])
+@by_value({"spill": [16, 1], "drives": [1, 2]})
 def test_tokens_equal_transformers(tmp_path, spill, drives):
     model, ids = model_with_sinks(), prompts(2, 30)
     mask = torch.ones_like(ids)

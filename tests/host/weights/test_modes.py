@@ -100,6 +100,7 @@ def test_the_least_memory_of_a_dense_model_is_taken(tmp_path):
         load("mini", "auto", FlashOptions(path, least - 4))
 
 
+@pytest.mark.slow
 def test_the_contenders_of_the_benchmark_compute_the_same(tmp_path):
     make_checkpoint(QUICK, tmp_path)
     (tmp_path / "shape.json").write_text(json.dumps(asdict(QUICK)))
@@ -133,6 +134,7 @@ def test_what_the_disk_allows_is_its_reads_and_what_comes_before_them():
     assert experts.allowed(row, memory, 10e9) == pytest.approx(1 / (0.02 + 0.08))
 
 
+@pytest.mark.slow
 def test_balanced_routers_choose_all_experts_alike(tmp_path):
     shape = Shape(layers=2, hidden=256, inner=64, experts=32, used=2)
     make_checkpoint(shape, tmp_path)

@@ -66,7 +66,7 @@ def trained(tmp_path_factory):
     for gates, file in files.items():
         command = ["convert", "--model", "mini_relu", "--weights-file", str(file), "--gates", gates]
         assert CliRunner().invoke(app, command).exit_code == 0
-        options = ["--rank", "32", "--epochs", "12", "--windows", "8", "--tokens", "256", "--json"]
+        options = ["--rank", "32", "--epochs", "12", "--windows", "4", "--tokens", "256", "--json"]
         options += ["--text", argparse.__file__]
         command = ["train-predictor", "--model", "mini_relu", "--weights-file", str(file), *options]
         result = CliRunner().invoke(app, command)

@@ -29,7 +29,7 @@ def test_a_row_compares_medians_by_each_clock():
     assert "The cpu target read 5 MB a step around the page cache." in text
 
 
-@pytest.mark.parametrize("target", ["emulator", "cpu"])
+@pytest.mark.parametrize("target", ["emulator", pytest.param("cpu", marks=pytest.mark.slow)])
 def test_rounds_measure_rates_and_steps(tmp_path, target):
     """Times say nothing here; a step of the cpu target reads its K and V from the disk."""
     config = CONFIGS["small"]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from pairs import by_value
 
 import golden
 
@@ -13,8 +14,7 @@ from kvdrive.errors import InputError
 METHODS = accuracy.METHODS
 
 
-@pytest.mark.parametrize("family", accuracy.FAMILIES)
-@pytest.mark.parametrize("tokens", [2, 128, 514])
+@by_value({"family": accuracy.FAMILIES, "tokens": [2, 128, 514]})
 def test_ours_is_the_smallest_or_at_the_floor(family, tokens):
     row = accuracy.measure(family, tokens, heads=16)
     assert accuracy.verdict(row) in ("smallest", "floor"), row

@@ -56,6 +56,7 @@ def test_tokens_a_second_add_up():
     assert sum(rates) * 3.0 / 20 == pytest.approx(24)
 
 
+@pytest.mark.slow
 def test_the_picture_shows_three_configurations(tmp_path):
     vllm.picture({name: burst() for name in ("none", "memory", "ssd")}, tmp_path / "burst.png")
     assert (tmp_path / "burst.png").read_bytes().startswith(b"\x89PNG")
