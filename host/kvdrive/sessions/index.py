@@ -19,12 +19,13 @@ from typing import Any
 
 from kvdrive.database import DamagedError, Database
 from kvdrive.errors import InputError
-from kvdrive.sessions import lasting
+from kvdrive.sessions import sidecar
 from kvdrive.sessions.entry import Entry, NewEntry
 
 _VERSION = 1
 _UNFILLED = "unfilled"  # the counter of an index that does not name yet what the drives hold
 _CANDIDATES = 16  # sessions with the same longest prefix whose last tokens are compared
+_COUNTERS = ("day", "bytes_today", "bytes_written", "hits", "refused")  # of the governor, also beside the index
 _SEEN = 100_000  # prefixes that were wanted and not kept; the oldest are dropped
 _COLUMNS = (
     "id, root, name, tenant, model, tokens, tail, last, slices, record, bytes_per_token, block, created, used, tick, "
@@ -64,7 +65,7 @@ class Index:
         self.path = path
         self.made = False
         self._clock = clock
-        self._lasting_changed = False
+        self._sidecar_changed = False
         self._db = Database(path, self._begin, {"checksum": _checksum})
 
     def _begin(self, db: Database) -> None:
@@ -99,7 +100,7 @@ class Index:
     def close(self) -> None:
         """Close the file."""
         with self._db.lock:
-            lasting.write(self)
+            self._write_sidecar()
             self._db.close()
 
     @contextmanager
@@ -108,9 +109,29 @@ class Index:
         with self._db.lock:
             with self._db.transaction():
                 yield
-            if self._lasting_changed:
-                self._lasting_changed = False
-                lasting.write(self)
+            if self._sidecar_changed:
+                self._sidecar_changed = False
+                self._write_sidecar()
+
+    def _write_sidecar(self) -> None:
+        if self.made:  # an index that is not filled knows no pins
+            return
+        pins = [(entry.tenant, entry.slices) for entry in self.pinned()]
+        counters = {name: value for name in _COUNTERS if (value := self.counter(name, None)) is not None}
+        sidecar.write(self.path, sidecar.Sidecar(pins, self.quotas(), counters))
+
+    def read_sidecar(self) -> None:
+        """Take pins, quotas and counters from the file beside the index, for sessions that the index names already."""
+        found = sidecar.read(self.path)
+        for tenant, quota in found.quotas.items():
+            self.set_quota(tenant, quota)
+        for name in _COUNTERS:
+            if name in found.counters:
+                self.put_counter(name, found.counters[name])
+        pins = {(tenant, json.dumps(slices)) for tenant, slices in found.pins}
+        for entry in self.entries():
+            if (entry.tenant, json.dumps(entry.slices)) in pins:
+                self.set(entry.id, pinned=True)
 
     # ---- looking up ----
 
@@ -185,7 +206,7 @@ class Index:
         number = cursor.lastrowid
         assert number is not None
         self._guard(number)
-        self._lasting_changed |= pinned
+        self._sidecar_changed |= pinned
         self._count(new.tenant, len(new.tail) * new.bytes_per_token)
         self._add_blocks(number, new.tenant, keys, new.block * new.bytes_per_token)
         return number
@@ -218,7 +239,7 @@ class Index:
         self._count(entry.tenant, -gone * size - len(entry.tail) * entry.bytes_per_token)
         self._db.write("DELETE FROM blocks WHERE session=?", (number,))
         self._db.write("DELETE FROM sessions WHERE id=?", (number,))
-        self._lasting_changed |= entry.pinned
+        self._sidecar_changed |= entry.pinned
         return entry
 
     def use(self, number: int) -> None:
@@ -230,7 +251,7 @@ class Index:
         """Change `name`, `pinned` or `owner`. Raises InputError for a name that another session of the tenant has."""
         assert fields.keys() <= {"name", "pinned", "owner"}
         assignments = ", ".join(f"{name}=?" for name in fields)
-        self._lasting_changed |= "pinned" in fields
+        self._sidecar_changed |= "pinned" in fields
         try:
             self._db.write(f"UPDATE sessions SET {assignments} WHERE id=?", (*fields.values(), number))
             self._guard(number)
@@ -280,7 +301,7 @@ class Index:
 
     def set_quota(self, tenant: str, quota: int | None) -> None:
         """The most bytes that a tenant's sessions may have; None: no limit of its own."""
-        self._lasting_changed = True
+        self._sidecar_changed = True
         self._db.write(
             "INSERT INTO tenants VALUES (?, 0, ?) ON CONFLICT(name) DO UPDATE SET quota=excluded.quota", (tenant, quota)
         )

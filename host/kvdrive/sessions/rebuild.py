@@ -14,7 +14,7 @@ from functools import partial
 from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.session import Session
 from kvdrive.nvme.errors import CommandError
-from kvdrive.sessions import lasting, record
+from kvdrive.sessions import record
 from kvdrive.sessions.chain import GrowingChain
 from kvdrive.sessions.entry import NewEntry
 from kvdrive.sessions.index import Index
@@ -48,7 +48,7 @@ def rebuild(index: Index, backing: Backing) -> int:
             for one in _complete(parts):
                 _add(index, one, list(tokens))
                 count += 1
-        lasting.restore(index)
+        index.read_sidecar()
         index.filled()
     return count
 
