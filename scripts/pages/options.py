@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kvdrive.cli.fields import OPTIONS, with_flags
+from kvdrive.cli.fields import with_flags
 from kvdrive.config.abilities import Ability, Part
 from kvdrive.config.resolve import part_of
 from kvdrive.config.table import EVERY, NO_FOLDER
+from kvdrive.config.text import OPTIONS
 from kvdrive.policies import POLICIES, make_policy
 from kvdrive.tree import ROOT
 from pages.blocks import filled

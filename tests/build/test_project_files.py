@@ -69,7 +69,7 @@ def test_the_container_serves():
     (program, name, *arguments) = entry
     assert program in PROJECT["scripts"]
     command = get_command(app).commands[name]
-    with command.make_context(name, [], resilient_parsing=True) as context:
+    with command.make_context(name, [], resilient_parsing=True, help_option_names=["-h", "--help"]) as context:
         context.resilient_parsing = False
         given, left, _ = command.make_parser(context).parse_args(arguments)
     assert (given["host"], left) == ("0.0.0.0", [])

@@ -13,6 +13,7 @@ from typer.models import OptionInfo
 
 from kvdrive.cli.fields import Fields, with_flags
 from kvdrive.cli.paths import output_folder
+from kvdrive.config import text
 from kvdrive.config.option import Needs
 from kvdrive.config.run import RunConfig
 from kvdrive.errors import KvdriveError, Stopped
@@ -72,8 +73,8 @@ def command(
         def call(**values: Any) -> None:
             arguments = {one.name: values[one.name] for one in own}
             try:
-                given = fields.read(values)
-                fields.check_effects(values, RunConfig().values() | given)
+                given = text.values(fields.names, values)
+                text.check_effects(fields.checked, values, RunConfig().values() | given)
                 if _CONFIG in hints:
                     arguments[_CONFIG] = RunConfig.of(**given)
                 for one in own:

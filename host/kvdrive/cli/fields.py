@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import Field
+from collections.abc import Collection
 from inspect import Parameter
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_type_hints
 
@@ -12,10 +11,8 @@ import typer
 
 from kvdrive.choices import ENGINES, TARGETS
 from kvdrive.cli.paths import input_file, output_folder
-from kvdrive.config.option import About, about
-from kvdrive.config.run import FIELDS, GROUPS, RunConfig
-from kvdrive.errors import InputError
-from kvdrive.policies import entry_of
+from kvdrive.config.run import FIELDS, RunConfig
+from kvdrive.config.text import OPTIONS, flag_of, named
 
 PANELS = {
     "model": "Model",
@@ -25,9 +22,6 @@ PANELS = {
     "limits": "Attention",
     "weights": "Weights",
 }  # of --help; common options, which have a letter, are shown before all panels
-OPTIONS: dict[str, tuple[str, Field[Any], About]] = {
-    name: (group, one, what) for group, names in GROUPS.items() for name, one in names.items() if (what := about(one))
-}
 _CHECKS = {"file": input_file, "folder": output_folder}
 _NAME = re.compile(r"`([a-z_]+)(?:=([^`]*))?`")  # as the library's sentences name fields, some with a value
 
@@ -46,39 +40,12 @@ class Fields:
     """
 
     def __init__(self, *names: str, without: Collection[str] = (), unchecked: Collection[str] = ()) -> None:
-        wanted = [one for name in names for one in GROUPS.get(name, [name])]
-        self.names = [one for one in wanted if one in OPTIONS and one not in without]
-        self.unchecked = unchecked
+        self.names = [name for name in named(*names) if name not in without]
+        self.checked = [name for name in self.names if name not in unchecked]
 
     def parameters(self) -> list[Parameter]:
         """The flags as typer's parameters."""
         return [_parameter(name) for name in self.names]
-
-    def read(self, typed: Mapping[str, Any]) -> dict[str, Any]:
-        """The values of fields, from what is typed for each flag. Raises InputError."""
-        given = {}
-        for name in self.names:
-            what = OPTIONS[name][2]
-            value = typed[flag_of(name)]
-            given[name] = what.read(value) if what.read else value
-        policy, entry, _ = entry_of(given.get("attention", "exact"))
-        if policy != "exact" and not entry.takes and "ratio" in given and given["ratio"] is None:
-            raise InputError(f"`attention={policy}` reads everything without a ratio: give one, as `ratio=1/8`")
-        return given
-
-    def check_effects(self, typed: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-        """Raises InputError for a flag that was typed and has no effect beside the others, whose values are `given`."""
-        for name in self.names:
-            _, one, what = OPTIONS[name]
-            if what.needs and name not in self.unchecked and typed[flag_of(name)] != what.default(one):
-                what.needs.check(name, given)
-
-
-def flag_of(name: str) -> str:
-    """A field's flag, as a parameter's name."""
-    if name == "sessions":
-        return "session"
-    return (name in OPTIONS and OPTIONS[name][2].flag) or name
 
 
 def with_flags(sentence: str, own: Collection[str] = ()) -> str:

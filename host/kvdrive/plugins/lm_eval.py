@@ -11,18 +11,17 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from kvdrive.config.run import RunConfig
+from kvdrive.config.run import GROUPS
+from kvdrive.config.text import configured, flag_of, named
 from kvdrive.errors import InputError
 from kvdrive.eval.perplexity import release
 from kvdrive.eval.scoring import rate
 from kvdrive.plugins.transformers import attach
-from kvdrive.policies import parse_ratio
 from kvdrive.targets.opening import open_drives
 from kvdrive.weights.opening import load_from
 
@@ -34,41 +33,26 @@ except ImportError as missing:
     raise InputError("lm-eval is not installed: pip install 'kvdrive[eval]'") from missing
 
 
+ALONE = ("model", "device", "assistant", "accepted", "mini_batches")  # said otherwise, or not for single sequences
+OPTIONS = [name for name in named(*GROUPS) if name not in ALONE]
+
+
 @register_model("kvdrive")
 class DriveLM(HFLM):  # type: ignore[misc]
-    """`pretrained`: a local checkpoint folder or "mini".
-
-    `engine`, `preset`, `drive` (a folder) and `threads` choose the drive, `attention` and `ratio` the policy. Raises
-    KvdriveError.
+    """`pretrained`: a local checkpoint folder or "mini". `options`: those of `kvdrive generate` by the names of their
+    flags, as drive=FOLDER or kv_format=int8; and the harness's own. Raises KvdriveError.
     """
 
     def __init__(
-        self,
-        pretrained: str,
-        engine: str = "fast",
-        attention: str = "exact",
-        ratio: str | float = "1",
-        dtype: str = "float32",
-        preset: str = "",
-        drive: str = "",
-        threads: int = 0,
-        max_length: int | None = None,
-        batch_size: int | str = 1,
-        **harness: Any,
+        self, pretrained: str, max_length: int | None = None, batch_size: int | str = 1, **options: Any
     ) -> None:
         if str(batch_size) != "1":
             raise InputError("the drive takes one sequence at a time here: leave batch_size at 1")
-        harness.pop("device", None)  # the host part runs on the CPU
-        config = RunConfig.of(
-            model=str(pretrained),
-            dtype=dtype,
-            attention=attention,
-            ratio=parse_ratio(str(ratio)),
-            engine=engine,
-            preset=preset,
-            threads=threads or os.cpu_count() or 1,
-            folder=Path(drive) if drive else None,
-        )
+        options.pop("device", None)  # the host part runs on the CPU
+        flags = {flag_of(name) for name in OPTIONS}
+        harness = {name: value for name, value in options.items() if name not in flags}
+        config = configured(OPTIONS, options).changed(model=str(pretrained))
+        config = config.changed(threads=config.target.threads or os.cpu_count() or 1)
         torch.set_num_threads(config.target.threads)
         checkpoint = load_from(config)
         self._open = ExitStack()

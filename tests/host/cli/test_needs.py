@@ -6,9 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 from kvdrive._native import Drive
-from kvdrive.cli.fields import Fields
 from kvdrive.cli.main import app
 from kvdrive.cli.paths import output_file, output_folder
+from kvdrive.config.text import check_effects
 from kvdrive.errors import InputError
 
 RUNNER = CliRunner()
@@ -128,8 +128,7 @@ def test_looking_whether_a_place_can_be_written_leaves_nothing(tmp_path):
 
 
 def test_the_default_of_an_option_is_no_wish():
-    flags = Fields("hot_bytes")
-    flags.check_effects({"hot": "0"}, {"attention": "exact"})
-    flags.check_effects({"hot": "1M"}, {"attention": "groups"})
+    check_effects(["hot_bytes"], {"hot": "0"}, {"attention": "exact"})
+    check_effects(["hot_bytes"], {"hot": "1M"}, {"attention": "groups"})
     with pytest.raises(InputError, match="`hot_bytes` goes with"):
-        flags.check_effects({"hot": "1M"}, {"attention": "exact"})
+        check_effects(["hot_bytes"], {"hot": "1M"}, {"attention": "exact"})

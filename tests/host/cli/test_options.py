@@ -11,9 +11,9 @@ import pytest
 from typer.main import get_command
 
 from kvdrive.choices import DTYPES, ENGINES
-from kvdrive.cli.fields import OPTIONS, flag_of
 from kvdrive.cli.main import app
 from kvdrive.config.run import GROUPS
+from kvdrive.config.text import OPTIONS, flag_of
 from kvdrive.policies import POLICIES
 
 ROOT = get_command(app)
@@ -81,7 +81,7 @@ def commands(group, *path):
 def test_help_ends_with_an_example_that_the_command_takes(path, command):
     words = shlex.split(command.epilog.removeprefix("Example: kvdrive "))
     assert words[: len(path)] == path
-    with command.make_context(path[-1], [], resilient_parsing=True) as context:
+    with command.make_context(path[-1], [], resilient_parsing=True, help_option_names=["-h", "--help"]) as context:
         context.resilient_parsing = False  # only the values are not looked at: files of an example are not there
         _, left, _ = command.make_parser(context).parse_args(words[len(path) :])
     assert not left

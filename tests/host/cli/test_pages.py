@@ -32,7 +32,7 @@ def parsed(words):
             break
         command = command.commands[word]
         path.append(word)
-    with command.make_context(path[-1], [], resilient_parsing=True) as context:
+    with command.make_context(path[-1], [], resilient_parsing=True, help_option_names=["-h", "--help"]) as context:
         context.resilient_parsing = False
         return command.make_parser(context).parse_args(words[len(path) :])[1]
 

@@ -9,10 +9,11 @@ import torch
 from small_models import prompts
 
 import kvdrive
-from kvdrive.cli.fields import OPTIONS, PANELS, Fields, with_flags
+from kvdrive.cli.fields import PANELS, with_flags
 from kvdrive.config.abilities import ConflictError
 from kvdrive.config.resolve import resolve
 from kvdrive.config.run import GROUPS, RunConfig
+from kvdrive.config.text import OPTIONS, configured, named
 from kvdrive.errors import InputError
 from kvdrive.sessions.options import SessionOptions
 
@@ -68,21 +69,20 @@ def test_the_share_of_x_cache_that_is_chosen_gives_way(caplog):
 
 
 def test_what_is_typed_becomes_the_value_of_a_field():
-    flags = Fields("target", "policy", "active", "memory")
-    defaults = {one.name: one.default for one in flags.parameters()}
-    config = RunConfig.of(
-        **flags.read(defaults | {"cache": "1M", "target": "cpu", "attention": "groups", "ratio": "1/8"})
-    )
-    assert (config.target.cache_bytes, config.target.target) == (1 << 20, "cpu")
+    names = named("target", "policy", "active", "memory")
+    config = configured(names, {"cache": "1M", "target": "cpu", "attention": "groups", "ratio": "1/8", "threads": "2"})
+    assert (config.target.cache_bytes, config.target.target, config.target.threads) == (1 << 20, "cpu", 2)
     assert config.policy.ratio == Fraction(1, 8)
     assert config.placement.active == "drive"
-    assert RunConfig.of(**flags.read(defaults | {"memory": "1M"})).placement.active == "memory"
+    assert configured(names, {"memory": "1M"}).placement.active == "memory"
+    with pytest.raises(InputError, match="`threads=many` is no number"):
+        configured(names, {"threads": "many"})
+    with pytest.raises(InputError, match="`hot_bytes` goes with policy groups"):
+        configured(names, {"hot": "1M"})
 
 
 def test_nothing_typed_gives_the_defaults():
-    flags = Fields(*GROUPS)
-    found = RunConfig.of(**flags.read({one.name: one.default for one in flags.parameters()}))
-    assert found == RunConfig.of(threads=0, accepted="auto")  # all cores, and what was accepted so far
+    assert configured(named(*GROUPS), {}) == RunConfig.of(threads=0, accepted="auto")  # all cores; as accepted so far
 
 
 def test_every_option_of_a_group_has_a_panel_and_a_sentence():
