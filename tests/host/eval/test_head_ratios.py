@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from pairs import some_quick
 from small_models import CONFIGS, random_model
 from typer.testing import CliRunner
 
@@ -112,7 +113,7 @@ def asked(windows=2):
     return questions([text_of(208, seed) for seed in range(windows)], 8, [])
 
 
-@pytest.mark.parametrize("kv_format", ["f16", "int8", "fp8"])
+@pytest.mark.parametrize("kv_format", some_quick(["f16", "int8", "fp8"], ["int8"]))
 def test_the_stored_divergence_is_that_of_an_evaluation(model, target, kv_format):
     """The whole choice is measured at once: `sweep` measures the same, in a cache of its own, prefilled anew."""
     rater = Rater(model, asked(), 16, kv_format, {})

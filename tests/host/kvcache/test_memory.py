@@ -75,7 +75,7 @@ def test_the_same_logits_as_stock_transformers_with_the_same_rounding(target, fa
             assert target.stats().attention_jobs == 0
 
 
-@pytest.mark.parametrize("drives", [1, 3])
+@pytest.mark.parametrize("drives", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_a_loaded_conversation_goes_on_as_one_that_never_stopped(opened, drives):
     model = random_model(DEEP)
     with opened(model, sessions=False) as attached:
