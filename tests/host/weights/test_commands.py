@@ -56,9 +56,19 @@ def test_a_converted_checkpoint_generates_the_tokens_of_transformers(folder, tmp
     assert report["options"]["weights_memory"] == "3/5"
 
 
+@pytest.fixture(scope="module")
+def converted(folder, tmp_path_factory):
+    """A folder for caches that holds the experts in 8 bits."""
+    there = tmp_path_factory.mktemp("converted")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(there))
+        assert run("convert", "--model", folder, "--weights-format", "int8").exit_code == 0
+    return there
+
+
 @pytest.fixture
-def flash(folder):
-    assert run("convert", "--model", folder, "--weights-format", "int8").exit_code == 0
+def flash(converted, tmp_path):
+    shutil.copytree(converted, tmp_path / "cache")
     return "--weights", "flash", "--weights-memory", "60%"
 
 
@@ -94,6 +104,7 @@ def test_eval_chat_and_batch_read_weights_from_flash(folder, flash, tmp_path):
     assert json.loads(out.read_text().splitlines()[1])["text"] == json.loads(one.stdout)["text"][0]
 
 
+@pytest.mark.slow
 def test_a_server_shares_weights_on_flash_between_sequences(folder, flash, tmp_path):
     """Three requests at once; SIGTERM lets the server keep what its cache has learned."""
     prompts = ("def main():", "All work", "and no play makes")
@@ -223,6 +234,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, report["bytes
 """
 
 
+@pytest.mark.slow
 def test_experts_never_are_in_memory_together(folder, tmp_path):
     """156 MiB of weights in a process that may allocate 96 MiB more, and takes less than 64."""
     small, large = tmp_path / "small.kvw", tmp_path / "large.kvw"
