@@ -12,7 +12,7 @@ import argparse
 import ast
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,15 +37,16 @@ class Found:
 
 def examine(host: Path) -> Found:
     """What is beyond a bound in the package `host`, a folder."""
-    trees = {_name(path, host): ast.parse(path.read_text()) for path in sorted(host.rglob("*.py"))}
-    del trees[host.name]  # it imports its exports when they are used
-    graph = {name: set(_imported(tree, trees)) - {name} for name, tree in trees.items()}
+    texts = {_name(path, host): path.read_text() for path in sorted(host.rglob("*.py"))}
+    del texts[host.name]  # it imports its exports when they are used
+    nodes = {name: list(ast.walk(ast.parse(text))) for name, text in texts.items()}
+    graph = {name: set(_imported(those, nodes)) - {name} for name, those in nodes.items()}
     found = Found(circles=circles(graph))
-    for name, tree in trees.items():
+    for name, those in nodes.items():
         if (imports := len(graph[name])) > MOST_IMPORTS and name != COMMANDS:
             found.imports[name] = imports
         if ".cli." not in name:
-            found.parameters |= {f"{name}:{what}": n for what, n in _functions(tree) if n > MOST_PARAMETERS}
+            found.parameters |= {f"{name}:{what}": n for what, n in _functions(those) if n > MOST_PARAMETERS}
     return found
 
 
@@ -120,24 +121,23 @@ def _quoted(text: str) -> str:
     return f'"{text}"'
 
 
-def _imported(tree: ast.Module, known: Mapping[str, object]) -> Iterator[str]:
+def _imported(nodes: Iterable[ast.AST], known: Mapping[str, object]) -> Iterator[str]:
     """The own modules that a module imports: when it is imported, in its functions, or for type checkers alone."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
-            yield from (name if name in known else node.module for name in names if {name, node.module} & {*known})
+            yield from (name if name in known else node.module for name in names if known.keys() & {name, node.module})
 
 
-def _functions(tree: ast.Module, inside: str = "") -> Iterator[tuple[str, int]]:
+def _functions(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, int]]:
     """Functions and methods with their numbers of parameters, without self and cls."""
-    for node in ast.walk(tree):
-        for one in ast.iter_child_nodes(node):
-            if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
-                of = f"{node.name}." if isinstance(node, ast.ClassDef) else inside
-                names = [arg.arg for arg in (*one.args.posonlyargs, *one.args.args, *one.args.kwonlyargs)]
-                yield f"{of}{one.name}", len(names) - (names[:1] in (["self"], ["cls"]))
+    classes = {part: f"{one.name}." for one in nodes if isinstance(one, ast.ClassDef) for part in one.body}
+    for one in nodes:
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
+            names = [arg.arg for arg in (*one.args.posonlyargs, *one.args.args, *one.args.kwonlyargs)]
+            yield f"{classes.get(one, '')}{one.name}", len(names) - (names[:1] in (["self"], ["cls"]))
 
 
 def _reach(graph: Mapping[str, set[str]], start: str) -> set[str]:

@@ -11,7 +11,6 @@ import typer
 from kvdrive.cli.command import JsonFlag, example
 from kvdrive.cli.paths import output_file
 from kvdrive.errors import KvdriveError
-from kvdrive.ledger import page
 
 app = typer.Typer()
 
@@ -25,6 +24,8 @@ def ledger(
     as_json: JsonFlag = False,
 ) -> None:
     """Compute our value of every claim of the five papers, and say which agree and which are inputs."""
+    from kvdrive.ledger import page
+
     found = page.entries()
     text = page.page(found)
     if write is not None:

@@ -115,9 +115,9 @@ def _is_foreign(value: Any, module: types.ModuleType, name: str) -> bool:
         return root_of(value) != root_of_module(module)
     if not isinstance(value, types.FunctionType):
         return False
+    own = _places(root_of_module(module))
     while value is not None:
-        place = value.__code__.co_filename
-        if not place.startswith((_folder(root_of_module(module)), "<string>", *_torch_and_python())):
+        if not value.__code__.co_filename.startswith(own):
             return True
         value = getattr(value, "__wrapped__", None)
     return False
@@ -181,6 +181,12 @@ def _folder(package: str) -> str:
     """The folder of a package."""
     place = getattr(sys.modules.get(package), "__file__", None) or ""
     return str(Path(place).parent) + "/" if place.endswith("__init__.py") else place
+
+
+@functools.cache
+def _places(package: str) -> tuple[str, ...]:
+    """How the files of code begin that may be in a module of a package."""
+    return (_folder(package), "<string>", *_torch_and_python())
 
 
 @functools.cache

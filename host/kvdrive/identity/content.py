@@ -109,7 +109,7 @@ class Content:
                 yield self.of(hook) + bytes([number in with_kwargs])
 
     def _key(self, key: Any) -> bytes:
-        return self.of(key) if not isinstance(key, str) else _hash("key", key.encode())
+        return _hash_of_name(key) if isinstance(key, str) else self.of(key)
 
     def _look(self, value: Any) -> bytes:
         """The hash of a value that is seen for the first time."""
@@ -288,8 +288,12 @@ def _slots(kind: type) -> Collection[str]:
 
 def _hash(kind: str, *parts: bytes) -> bytes:
     """Of parts of any length."""
-    found = hashlib.sha256(kind.encode())
+    pieces = [kind.encode()]
     for part in parts:
-        found.update(len(part).to_bytes(8, "little"))
-        found.update(part)
-    return found.digest()
+        pieces += (len(part).to_bytes(8, "little"), part)
+    return hashlib.sha256(b"".join(pieces)).digest()
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _hash_of_name(name: str) -> bytes:
+    return _hash("key", name.encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -143,7 +144,7 @@ class _Tensor:
         self.digest = _digest(tensor)
         shared = tensor.device.type == "cpu" and tensor.is_contiguous() and tensor.numel() > 0
         self._numbers = _bytes(tensor).numpy() if shared else None  # the tensor's own memory
-        self._at = np.linspace(0, max(tensor.nbytes - 1, 0), min(tensor.nbytes, _SAMPLES)).astype(np.int64)
+        self._at = _places(tensor.nbytes)
         self._sample = self._sampled()
 
     def is_current(self) -> bool:
@@ -161,6 +162,14 @@ class _Tensor:
             return b""
         found = _bytes(self.tensor)[torch.from_numpy(self._at).to(self.tensor.device)]
         return bytes(found.cpu().numpy().tobytes())
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def _places(size: int) -> np.ndarray:
+    """Which of so many bytes are sampled."""
+    found = np.linspace(0, max(size - 1, 0), min(size, _SAMPLES)).astype(np.int64)
+    found.flags.writeable = False
+    return found
 
 
 def _hashed(tensors: Iterable[torch.Tensor], known: Mapping[int, _Tensor]) -> dict[int, _Tensor]:

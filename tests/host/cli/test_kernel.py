@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from pairs import by_value
 from random_halves import halves
 from typer.testing import CliRunner
 
@@ -73,8 +74,7 @@ def test_engines_agree_bit_for_bit(saved, name, mode):
     assert any(row["values"] > 1 for row in exact)
 
 
-@pytest.mark.parametrize(("name", "mode"), CASES)
-@pytest.mark.parametrize("engine", ["golden", "hls", "fast", "float64"])
+@by_value({"name, mode": CASES, "engine": ["golden", "hls", "fast", "float64"]})
 def test_run_writes_the_documented_outputs(saved, tmp_path, name, mode, engine):
     source, target = saved(**inputs(name, mode)), tmp_path / "out.npz"
     arguments = ["--in", source, "--out", str(target), "--engine", engine, "--mode", mode, "--json"]

@@ -49,15 +49,19 @@ def claim(key, ours, value=1.0):
 
 @pytest.fixture(scope="module")
 def entries():
-    return [entry for rows in page.entries().values() for entry in rows]
+    """Of all claims but those that replay traces."""
+    return [evaluate(claim) for paper in page.PAPERS.values() for claim in paper if claim.key not in REPLAYED]
 
 
 @pytest.mark.parametrize("replayed", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_what_agrees_is_computed_without_its_own_number(entries, refusing, replayed):
     """It refuses to be read, and no code that runs holds a copy of it."""
-    checked = [entry for entry in entries if entry.verdict in WITHOUT_OWN]
-    assert {entry.verdict for entry in checked} == set(WITHOUT_OWN)
-    checked = [entry for entry in checked if (entry.claim.key in REPLAYED) == replayed]
+    if replayed:
+        checked = [evaluate(claim) for paper in page.PAPERS.values() for claim in paper if claim.key in REPLAYED]
+        assert {entry.verdict for entry in checked} <= set(WITHOUT_OWN)
+    else:
+        checked = [entry for entry in entries if entry.verdict in WITHOUT_OWN]
+        assert {entry.verdict for entry in checked} == set(WITHOUT_OWN)
     assert checked
     for entry in checked:
         key, values, again = entry.claim.key, entry.claim.value, []

@@ -42,7 +42,7 @@ def keep(attached, model, seed, tokens):
     attached.sessions.release(cache)
 
 
-@pytest.mark.parametrize("active", ["drive", "memory"])
+@pytest.mark.parametrize("active", [pytest.param("drive", marks=pytest.mark.slow), "memory"])
 def test_sessions_leave_while_a_text_grows(tmp_path, model, expected, active):
     """The drive is filled up to the last session that it takes; then decode steps need its room."""
     target = Emulator(tmp_path / "small.kv", "fast", capacity_bytes=SMALL_BYTES)

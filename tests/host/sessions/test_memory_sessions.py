@@ -254,7 +254,7 @@ def test_rates_are_measured_once_and_kept_beside_the_drive(opened, model, tmp_pa
 # ---- loading ----
 
 
-@pytest.mark.parametrize("drives", [1, 2])
+@pytest.mark.parametrize("drives", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_layers_are_read_in_order_once(opened, model, save, expected, drives):
     tokens = save(drives=drives)
     with opened(model, drives=drives) as attached:

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from itertools import pairwise
 
 import pytest
+from pairs import by_value
 from typer.testing import CliRunner
 
 from kvdrive.cli.main import app
@@ -65,8 +66,7 @@ def common(a, b):
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
-@pytest.mark.parametrize("blocks", [5, 20, 60])
-@pytest.mark.parametrize("seed", [1, 2])
+@by_value({"blocks": [5, 20, 60], "seed": [1, 2]})
 def test_lru_equals_an_independent_calculation(blocks, seed):
     trace, limit = branching(300, seed), blocks * 4 * MODEL.bytes_per_token
     found = replay(trace, MODEL, Machine(memory=limit // 2, disk=limit - limit // 2, slots=1), "lru")

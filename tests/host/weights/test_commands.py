@@ -56,9 +56,19 @@ def test_a_converted_checkpoint_generates_the_tokens_of_transformers(folder, tmp
     assert report["options"]["weights_memory"] == "3/5"
 
 
+@pytest.fixture(scope="module")
+def converted(folder, tmp_path_factory):
+    """A folder for caches that holds the experts in 8 bits."""
+    there = tmp_path_factory.mktemp("converted")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(there))
+        assert run("convert", "--model", folder, "--weights-format", "int8").exit_code == 0
+    return there
+
+
 @pytest.fixture
-def flash(folder):
-    assert run("convert", "--model", folder, "--weights-format", "int8").exit_code == 0
+def flash(converted, tmp_path):
+    shutil.copytree(converted, tmp_path / "cache")
     return "--weights", "flash", "--weights-memory", "60%"
 
 

@@ -33,10 +33,11 @@ def test_a_table_has_every_setting():
 def test_steps_of_the_emulator_are_predicted(tmp_path, monkeypatch):
     """At a few thousand tokens: what is fixed counts most there."""
     monkeypatch.setattr(predicted, "GROUPS", (8,))
+    monkeypatch.setattr(predicted, "PRESETS", {"smartssd": predicted.PRESETS["smartssd"]})
     known = (3072, 8192)
     outcomes = predicted.emulator(tmp_path, (*known, 4096), known)
-    # presets; contexts of exact attention in four formats, of two policies with two kinds of data
-    assert len(outcomes) == 2 * (4 * 3 + 2 * 2 * 1)
+    # contexts of exact attention in four formats, of two policies with two kinds of data
+    assert len(outcomes) == 4 * 3 + 2 * 2 * 1
     check(outcomes)
 
 
