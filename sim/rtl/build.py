@@ -26,7 +26,7 @@ _BESIDE = (
     "backend/cosim/",
     "backend/driver.py",
     "backend/simulate.py",
-    "backend/store.py",
+    "store.py",
     "cli.py",
     "config.py",
     "__main__.py",

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from openhls.backend import simulate, store
+from openhls import store
+from openhls.backend import simulate
 from openhls.backend.driver import connections
 from openhls.errors import OpenHlsError
 from rtl.build import OUT, Built, build, hash_files, stamp_of

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from cocotb_tools import config
 
-from openhls.backend import simulate, store
+from openhls import store
+from openhls.backend import simulate
 from rtl.build import build, hash_files, stamp_of
 from rtl.kernels import ROOT, Top
 

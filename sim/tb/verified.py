@@ -11,7 +11,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from openhls.backend import simulate, store
+from openhls import store
+from openhls.backend import simulate
 from openhls.errors import OpenHlsError
 from rtl import build, manifest
 from rtl.kernels import ROOT, Top

@@ -1,8 +1,6 @@
 """Compiles the C++ programs of this folder, and writes the cases of kernels."""
 
 import functools
-import math
-import struct
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -10,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from compiled.store import Store
-from csim import build, run, vectors
-from openhls.backend import store
+from csim import build, run
+from openhls import store
 
 
 @pytest.fixture(scope="session")
@@ -27,44 +25,21 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     return compiled
 
 
-def read_cases(path: Path) -> list[bytes]:
-    """The cases of a file (csim/vectors.py), as they lie there."""
-    data = path.read_bytes()
-    at, found = len(vectors.MAGIC), []
-    while at < len(data):
-        start = at
-        (arrays,) = struct.unpack_from("<I", data, at)
-        at += 4
-        for _ in range(arrays):
-            at += 2 + struct.unpack_from("<H", data, at)[0] + 1
-            item, dimensions = struct.unpack_from("<BB", data, at)
-            extents = struct.unpack_from(f"<{dimensions}Q", data, at + 2)
-            at += 2 + 8 * dimensions + item * math.prod(extents)
-        found.append(data[start:at])
-    return found
-
-
 SIM = Path(run.__file__).parents[1]
 SEED = 20
 
 
 @pytest.fixture(scope="session")
-def cases_of() -> Callable[..., Path]:
+def cases_of() -> Callable[[str], Path]:
     """cases_of("gemv"): the file of a kernel's reduced cases, computed by the golden model once for each state of the
-    two folders that it comes from. cases_of("gemv", 3): of every third."""
+    two folders that it comes from."""
 
     @functools.cache
-    def written(kernel: str, step: int = 1) -> Path:
+    def written(kernel: str) -> Path:
         sources = [path for folder in ("golden", "csim") for path in sorted((SIM / folder).rglob("*.py"))]
         parts = [kernel, str(SEED), metadata.version("numpy"), *store.texts(sources)]
-        if step == 1:
-            kept = store.kept("cases", parts, lambda out: run.write_cases(out / "cases", kernel, SEED, small=True))
-            return kept / "cases"
-        every = read_cases(written(kernel))
-
-        def thin(folder: Path) -> None:
-            (folder / "cases").write_bytes(b"".join([vectors.MAGIC, *every[::step]]))
-
-        return store.kept("some-cases", [*parts, Path(__file__).read_bytes(), str(step)], thin) / "cases"
+        return (
+            store.kept("cases", parts, lambda out: run.write_cases(out / "cases", kernel, SEED, small=True)) / "cases"
+        )
 
     return written

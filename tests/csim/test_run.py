@@ -13,7 +13,7 @@ from compiled.build import compiler_version, objects
 from compiled.recipe import PLAIN, ROOT, Unit
 from compiled.store import Store
 from csim import argtopk, build, run, vectors
-from openhls.backend import store
+from openhls import store
 from rtl.kernels import find_tops
 
 SEED = 20
@@ -21,11 +21,8 @@ FEWEST = {"primitives": 40}  # cases, each of many words; of any other testbench
 STREAMS = {"argtopk": {"key_beats", "groups", "masks"}, "page_filter": {"chunks", "marked"}}
 
 
-CasesOf = Callable[..., Path]
-# Under sanitizers, these take half a minute each to compile: slow tests. Of others, every so manieth case is quick.
-LARGE = ("attention", "attention_codes", "group_choice")
-STEPS = {"softmax": 3}
-THINNED = 40  # cases that are left at least
+CasesOf = Callable[[str], Path]
+LARGE = ("attention", "attention_codes", "group_choice")  # half a minute each to compile under sanitizers
 
 
 def in_groups(kernels: Iterable[str], slow: Collection[str] = ()) -> list:
@@ -42,20 +39,13 @@ def test_kernel_equals_golden(kernel: str, cases_of: CasesOf) -> None:
     compare(kernel, cases_of(kernel), sanitize=False)
 
 
-@pytest.mark.parametrize("kernel", in_groups(name for name in build.kernels() if name not in LARGE))
+@pytest.mark.parametrize("kernel", in_groups(build.kernels(), slow=LARGE))
 def test_kernel_equals_golden_under_sanitizers(kernel: str, cases_of: CasesOf) -> None:
     """The same, where each stage runs ahead."""
-    every = STEPS.get(kernel, 1)
-    compare(kernel, cases_of(kernel, every), sanitize=True, every=every)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kernel", in_groups((*LARGE, *STEPS)))
-def test_kernel_equals_golden_in_all_reduced_cases_under_sanitizers(kernel: str, cases_of: CasesOf) -> None:
     compare(kernel, cases_of(kernel), sanitize=True)
 
 
-def compare(kernel: str, cases: Path, *, sanitize: bool, every: int = 1) -> None:
+def compare(kernel: str, cases: Path, *, sanitize: bool) -> None:
     """A program that has passed says the same of the same cases again: its report is kept."""
     program = build.build(kernel, sanitize=sanitize)
 
@@ -69,7 +59,7 @@ def compare(kernel: str, cases: Path, *, sanitize: bool, every: int = 1) -> None
     report = store.kept("csim", parts, run_once) / "report.json"
     result = run.Result(**json.loads(report.read_text()))
     assert (result.mismatches, result.shown) == (0, [])
-    assert result.cases >= (THINNED if every > 1 else FEWEST.get(kernel, 100))
+    assert result.cases >= FEWEST.get(kernel, 100)
     assert result.values > result.cases
     assert {stream["name"] for stream in result.streams} >= STREAMS.get(kernel, set())
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from openhls.backend import simulate, store
+from openhls import store
+from openhls.backend import simulate
 from openhls.backend.axi import bus_widths
 from openhls.backend.design import Design
 from openhls.backend.outside import bank_name, read_port

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from openhls.backend import store
+from openhls import store
 from openhls.errors import OpenHlsError
 from openhls.frontend.toolchain import CLANG
 

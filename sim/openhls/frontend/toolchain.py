@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from openhls.backend import store
+from openhls import store
 from openhls.errors import OpenHlsError
 from openhls.frontend.directives import Directive
 from openhls.frontend.pragmas import Notes

@@ -9,7 +9,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from openhls.backend import simulate, store
+from openhls import store
+from openhls.backend import simulate
 from openhls.backend.cosim import link_reference, parse_choice, reference_text
 from openhls.backend.design import Design, write_design
 from openhls.backend.driver import main_text

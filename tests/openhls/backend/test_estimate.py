@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from openhls import estimate, synthesis
-from openhls.backend import store
+from openhls import estimate, store, synthesis
 from openhls.backend.simulate import LIBRARY, ToolError, tools
 from openhls.synthesis import readable
 

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from openhls.backend import simulate, store
+from openhls import store
+from openhls.backend import simulate
 from openhls.backend.cosim.causes import cause
 from openhls.backend.cosim.texts import all_texts
 from openhls.backend.design import Design

@@ -9,13 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from openhls.backend import simulate, store
-from openhls.backend.cosim import check_readable
-from openhls.backend.design import Design, write_design
-from openhls.backend.driver import build_simulation
-from openhls.frontend.compile import compile_program
-
-SOURCE = "int top(int a) { return a + 1; }\n"
+from openhls import store
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +46,7 @@ def test_what_fails_leaves_nothing(own_store: Path) -> None:
 
 def test_of_processes_at_the_same_time_one_builds(own_store: Path, tmp_path: Path) -> None:
     text = (
-        "import os, sys; from pathlib import Path; from openhls.backend import store\n"
+        "import os, sys; from pathlib import Path; from openhls import store\n"
         "def make(folder):\n"
         "    with open(sys.argv[1], 'a') as log: log.write('made\\n')\n"
         "store.kept('kind', ['a'], make)\n"
@@ -79,25 +73,3 @@ def test_what_was_used_least_recently_is_removed(monkeypatch: pytest.MonkeyPatch
     new = store.kept("kind", ["newest"], make)
     assert [place.exists() for place in places] == [False] * 4
     assert new.exists()  # it may be in use
-
-
-def designed(folder: Path, text: str) -> Design:
-    folder.mkdir()
-    (folder / "top.cpp").write_text(text)
-    return write_design(compile_program(folder / "top.cpp", "top"), "top", folder)
-
-
-def test_a_design_is_built_once_wherever_it_lies(tools: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the tools, the second time; other hardware and other main functions are built anew."""
-    monkeypatch.setattr(simulate, "compile_models", lambda _, program: program.write_text("compiled"))
-    first, same = (designed(tmp_path / name, SOURCE) for name in ("first", "same"))
-    other = designed(tmp_path / "other", SOURCE.replace("1", "2"))
-    built = build_simulation(first)
-    check_readable(first)
-    simulate.tools()
-    monkeypatch.setattr(simulate, "run", lambda command, **_: pytest.fail(f"{command} ran"))
-    assert build_simulation(same) == built
-    check_readable(same)
-    for work in (lambda: build_simulation(other), lambda: check_readable(other), lambda: build_simulation(same, "int")):
-        with pytest.raises(pytest.fail.Exception):
-            work()
