@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from pairs import some_quick
 from tests.conformance.test_conformance import ONLY_REFUSED, failures
 
 from kvdrive import abi
@@ -18,7 +19,7 @@ from kvdrive.nvme.command_set import COMMANDS
 
 WITH_REFUSALS = sorted(name for name, row in COMMANDS.items() if row.statuses)
 # Checks of a status share their comparison, so that every third command shows whether it is made.
-THIRD = [pytest.param(name, marks=pytest.mark.slow if number % 3 else ()) for number, name in enumerate(WITH_REFUSALS)]
+THIRD = some_quick(WITH_REFUSALS, WITH_REFUSALS[::3])
 
 
 def is_command(name, command, admin):

@@ -10,6 +10,7 @@ import subprocess
 import numpy as np
 import pytest
 from kv_model import MIXED, Model, apply, durable, random_step, send
+from pairs import some_quick
 
 from kvdrive import abi
 
@@ -17,11 +18,6 @@ OK = abi.NvmeStatus.SUCCESS
 # Small blocks and little room, so that collection runs and the drive is sometimes full. A snapshot every few commits.
 OPTIONS = {"preset": "970pro", "pages_per_block": 1, "capacity_bytes": 4096 * 260, "snapshot_bytes": 1 << 16}
 AGEING, STEPS = 400, 60
-
-
-def later(*values):
-    """Values of a slow test."""
-    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 def history(host, rng, state, count):
@@ -50,7 +46,7 @@ def run_until_cut(host, steps, statuses, states):
     return len(steps), safe
 
 
-@pytest.mark.parametrize(("torn", "seed"), [(0, 9), later(1, 12), later(2, 22), (3, 20)])
+@pytest.mark.parametrize(("torn", "seed"), some_quick([(0, 9), (1, 12), (2, 22), (3, 20)], [(0, 9), (3, 20)]))
 def test_a_cut_at_every_write(make_drive, memory_folder, torn, seed):
     """A cut at every write of 60 steps, on a drive that is nearly full and has been used for a while.
 

@@ -11,6 +11,7 @@ import killed
 import numpy as np
 import pytest
 from disk import put, superblock, transactions
+from pairs import some_quick
 
 from kvdrive._native import Drive
 from kvdrive.cli.drive_salvage import recover
@@ -19,7 +20,7 @@ from kvdrive.private import UNFINISHED
 
 CAPACITY = 1 << 22
 # Kills of long work, evenly spread; all of them in the slow tests.
-MOST = pytest.mark.parametrize("most", [15, pytest.param(1 << 30, marks=pytest.mark.slow)])
+MOST = pytest.mark.parametrize("most", some_quick([15, 1 << 30], [15]))
 
 
 def open_drive(path, **options):

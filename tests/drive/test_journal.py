@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from disk import DAMAGES, JOURNAL, PAGE, SECTOR, SUPERBLOCK, copy, damage, head_of, put, superblock, transactions
 from kv_model import Model
+from pairs import some_quick
 
 from kvdrive import abi
 from kvdrive._native import Drive
@@ -86,7 +87,7 @@ def outgrown(make_drive, memory_folder):
     return kill_before_snapshot(make_drive, memory_folder, 2, 1 << 20), 2
 
 
-@pytest.mark.parametrize("torn", [0, *(pytest.param(torn, marks=pytest.mark.slow) for torn in (1, 2)), 3])
+@pytest.mark.parametrize("torn", some_quick(range(4), [0, 3]))
 def test_leftovers_of_an_interrupted_snapshot_never_count(make_drive, outgrown, torn):
     assert leftovers_never_count(make_drive, *outgrown, torn, 1 << 20) >= 12
 
@@ -137,9 +138,7 @@ def acknowledged(make_drive, memory_folder):
 
 
 # One way to damage every third page, or two ways for each.
-@pytest.mark.parametrize(
-    ("turn", "step"), [(0, 3), *(pytest.param(turn, 1, marks=pytest.mark.slow) for turn in (0, 1))]
-)
+@pytest.mark.parametrize(("turn", "step"), some_quick([(0, 3), (0, 1), (1, 1)], [(0, 3)]))
 def test_any_one_damaged_page_of_superblocks_and_journal_loses_nothing(acknowledged, turn, step):
     host, model = acknowledged
     rng = np.random.default_rng(1)

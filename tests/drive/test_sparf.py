@@ -12,7 +12,7 @@ from answers import tail_data
 from coded_rows import FORMATS, as_stored, per_group
 from disk import PAGE, journal_start, put
 from once import once
-from pairs import in_pairs
+from pairs import in_pairs, some_quick
 from random_halves import halves
 
 import golden
@@ -24,6 +24,7 @@ sparf = once(golden_sparf)
 D = 64
 SPARSE = abi.AppendOption.APPEND_SPARSE
 OK = abi.NvmeStatus.SUCCESS
+IN_8_BITS = (RowFormat.INT8, RowFormat.FP8)
 
 
 def store(host, rng, k, v, options, kind=RowFormat.BINARY16):
@@ -82,14 +83,12 @@ def check(host, q, k, v, tokens, valid=None, tail=None, *, r=16, k_top=60, local
         np.testing.assert_array_equal(records["alpha"][head, :group], want.alpha)
 
 
-def cases_by_format():
-    """All cases in all formats; the longest of 8 bits are slow, because 4 bits have the same spans."""
-    for case, kind in itertools.product(CASES, RowFormat):
-        later = CASES[case][0] > 6000 and kind in (RowFormat.INT8, RowFormat.FP8)
-        yield pytest.param(case, kind, marks=pytest.mark.slow if later else ())
+IN_FORMATS = list(itertools.product(CASES, RowFormat))
+# The longest in 8 bits are slow: 4 bits have the same spans.
+QUICK = [(case, kind) for case, kind in IN_FORMATS if CASES[case][0] <= 6000 or kind not in IN_8_BITS]
 
 
-@pytest.mark.parametrize(("case", "kind"), list(cases_by_format()))
+@pytest.mark.parametrize(("case", "kind"), some_quick(IN_FORMATS, QUICK))
 def test_sparf_equals_golden(host, case, kind):
     stored, tokens, options, masked, inline_tokens = CASES[case]
     rng = np.random.default_rng(stored)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pairs import some_quick
 
 from golden import single, wide
 
@@ -44,7 +45,7 @@ def test_all_pairs_of_corners(name):
     agree(name, a, b)
 
 
-@pytest.mark.parametrize("chunks", [1, pytest.param(7, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("chunks", some_quick([1, 7], [1]))
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.parametrize("family", ["any", "near", "short"])
 def test_random_pairs(name, family, chunks):

@@ -48,12 +48,12 @@ class Features {
 
   std::uint32_t value(Feature feature) const { return values_.at(feature); }
   bool temperature_warning() const;  // the drive's temperature is beyond a threshold
-  std::uint64_t timestamp() const;   // ms since the epoch, counted from the host's last setting
   void set_keep_alive(std::uint32_t milliseconds) { values_[kFeatureKeepAlive] = milliseconds; }
 
  private:
   std::uint32_t default_value(std::uint32_t key) const;
   std::uint32_t saved_value(std::uint32_t key) const;
+  std::uint64_t timestamp() const;  // ms since the epoch, counted from the host's last setting
 
   Health& health_;
   std::array<std::uint8_t, 16> host_id_;
