@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from openhls import store
+from openhls.errors import OpenHlsError
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +25,7 @@ def make(folder: Path) -> None:
 
 def refuse(folder: Path) -> None:
     (folder / "half").write_text("")
-    raise simulate.ToolError("refused")
+    raise OpenHlsError("refused")
 
 
 def test_equal_parts_are_made_once_and_others_anew() -> None:
@@ -32,14 +33,14 @@ def test_equal_parts_are_made_once_and_others_anew() -> None:
     assert store.kept("kind", ["a", "bc"], refuse) == made
     assert (made / "made").exists()
     for parts in (["ab", "c"], ["a", "bc", ""], ["bc", "a"]):
-        with pytest.raises(simulate.ToolError):
+        with pytest.raises(OpenHlsError):
             store.kept("kind", parts, refuse)
-    with pytest.raises(simulate.ToolError):
+    with pytest.raises(OpenHlsError):
         store.kept("other kind", ["a", "bc"], refuse)
 
 
 def test_what_fails_leaves_nothing(own_store: Path) -> None:
-    with pytest.raises(simulate.ToolError):
+    with pytest.raises(OpenHlsError):
         store.kept("kind", ["a"], refuse)
     assert [path for path in own_store.iterdir() if path.is_dir()] == []
 
