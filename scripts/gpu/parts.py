@@ -28,7 +28,7 @@ from gpu.run import Run
 from kvdrive.config.run import RunConfig
 from kvdrive.generation import batches
 from kvdrive.generation.checkpoints import Checkpoint
-from kvdrive.kvcache.base import AttachedCache
+from kvdrive.kvcache.hf_cache import HfCache
 from kvdrive.plugins.transformers import attach
 from kvdrive.targets.opening import open_drives
 from kvdrive.targets.options import DriveOptions
@@ -203,13 +203,13 @@ def _fill(run: Run, checkpoint: Checkpoint, cache: Cache, context: int) -> None:
     for layer in range(shape.layers):
         k, v = (torch.randn(size, generator=generator, device=run.device).to(model.dtype) for _ in range(2))
         cache.update(k, v, layer)
-    if isinstance(cache, AttachedCache):
-        cache.synchronize()
+    if isinstance(cache, HfCache):
+        cache.batch.synchronize()
     run.wait()
 
 
 def _forget(cache: Cache) -> None:
-    if isinstance(cache, AttachedCache):
+    if isinstance(cache, HfCache):
         cache.reset()
 
 
@@ -227,10 +227,10 @@ def first_token(run: Run) -> dict[str, Any]:
                     cache = contender.new_cache(length)
                     began = time.perf_counter()
                     mine["first_token_s"].append(run.timed(lambda c=contender, one=cache: c.prefill(ids, one)))
-                    if isinstance(cache, AttachedCache):
-                        cache.synchronize()
+                    if isinstance(cache, HfCache):
+                        cache.batch.synchronize()
                         mine["written_s"].append(time.perf_counter() - began)
-                        mine["writeback"] = cache.writeback()
+                        mine["writeback"] = cache.batch.statistics.writeback()
                     _forget(cache)
                 except Exception as error:
                     mine["error"] = f"{type(error).__name__}: {error}"
@@ -250,8 +250,8 @@ def first_token(run: Run) -> dict[str, Any]:
 
 def _written(contender: Contender, ids: torch.Tensor, cache: Cache) -> None:
     contender.prefill(ids, cache)
-    if isinstance(cache, AttachedCache):
-        cache.synchronize()
+    if isinstance(cache, HfCache):
+        cache.batch.synchronize()
 
 
 def kvikio(run: Run) -> dict[str, Any]:

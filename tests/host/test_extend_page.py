@@ -62,9 +62,9 @@ def test_the_policy_reads_less(llama, target, policy):
         with kvdrive.attach(llama, target, name, ratio) as attached, torch.no_grad():
             cache = attached.cache()
             llama(PROMPT, past_key_values=cache, logits_to_keep=1)
-            before = cache.bytes_read()
+            before = cache.batch.statistics.bytes_read()
             llama(PROMPT[:, -1:], past_key_values=cache)
-            read[name] = cache.bytes_read() - before
+            read[name] = cache.batch.statistics.bytes_read() - before
     assert 0 < read[policy] < read["exact"]
 
 

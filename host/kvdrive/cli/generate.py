@@ -70,7 +70,8 @@ def generate(
         raise InputError("--check compares greedy generation: leave --temperature out")
     if batch and batch < len(texts):
         raise InputError(f"--batch {batch} is less than the {len(texts)} prompts: raise it or leave it out")
-    if (parts := config.placement.mini_batches) > max(batch, len(texts), 1):
+    parts = config.placement.mini_batches
+    if parts != "auto" and parts > max(batch, len(texts), 1):
         raise InputError(f"--mini-batches {parts} needs as many sequences: give more prompts, or --batch")
     if session:
         _require_one(

@@ -22,10 +22,7 @@ class Ability(Enum):
     ON_DRIVE = "the drive attends to running sequences", "active"
     REMOVAL = "tokens can be removed from a sequence", "attention", "active", "xcache", "model"
     KEEPING = "sequences can be kept beyond the process", "attention"
-    PARTS = (
-        "a batch is computed in parts",
-        *("attention", "active", "sessions", "on_failure", "overflow", "weights", "assistant", "model"),
-    )
+    PARTS = "a batch is computed in parts", "attention", "weights", "assistant", "model"
     DRAFTS = "drafted tokens can be verified and removed", "attention", "overflow"
     ANY_DEVICE = "any device computes the model", "weights"
     ROUNDING = "matrices are rounded when they are loaded", "weights"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kvdrive.config.abilities import ConflictError, Part, conflicts
 from kvdrive.config.run import RunConfig
-from kvdrive.config.table import EVERY, SESSIONS, of_group
+from kvdrive.config.table import EVERY, MINI_BATCHES, SESSIONS, of_group
 from kvdrive.policies import Policy, make_policy
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ class Plan:
 def resolve(config: RunConfig, model: Part | None = None) -> Plan:
     """What `config` means; `model`: what the model can do and needs, None: it is not loaded yet.
 
-    `xcache` "auto" gives way to what it excludes. Raises ConflictError, InputError.
+    `xcache` and `mini_batches` "auto" give way to what they exclude. Raises ConflictError, InputError.
     """
     policy = config.policy.policy()
     parts = [*of_run(config), part_of(policy), *([model] if model else [])]
@@ -34,6 +34,8 @@ def resolve(config: RunConfig, model: Part | None = None) -> Plan:
             log.warning("X-cache takes none of the sequences: %s", conflict)
             return resolve(config.changed(xcache=0.0), model)
         raise ConflictError(conflict)
+    if config.placement.mini_batches == "auto" and any(conflicts([MINI_BATCHES, *parts])):
+        config = config.changed(mini_batches=1)
     return Plan(config, policy)
 
 

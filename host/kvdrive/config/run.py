@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from kvdrive.choices import DTYPES, KV_FORMATS, Active, OnFailure, explained
 from kvdrive.config.option import Needs, option
-from kvdrive.config.sizes import bytes_of, share_or_auto
+from kvdrive.config.sizes import bytes_of, count_or_auto, share_or_auto
 from kvdrive.errors import InputError
 from kvdrive.kvcache.budget import MemoryOptions
 from kvdrive.kvcache.overflow import Overflow
@@ -21,6 +21,7 @@ from kvdrive.targets.options import DriveOptions
 from kvdrive.weights.options import FlashOptions
 
 Share = float | Literal["auto"]  # of a batch's sequences
+Count = int | Literal["auto"]
 
 
 def one_of(name: str, value: object, known: tuple[object, ...]) -> None:
@@ -134,11 +135,13 @@ class Placement:
         low=1,
         high=64,
     )
-    mini_batches: int = option(
-        1,
+    mini_batches: Count = option(
+        "auto",
         "of the batch: while the drives attend to one, the host computes another one; the same tokens, faster where "
-        "drives with engines of their own take longer than the model's matrices",
-        low=1,
+        "drives with engines of their own take longer than the model's matrices; auto: two where the first steps say "
+        "that this is faster",
+        read=count_or_auto,
+        typed="auto",
     )
     on_failure: OnFailure = option("raise", "a lost drive ends the text, or its tokens are computed again")
 
@@ -150,8 +153,8 @@ class Placement:
         one_of("on_failure", self.on_failure, get_args(OnFailure))
         if self.xcache != "auto" and not (isinstance(self.xcache, float | int) and 0 <= self.xcache <= 1):
             raise InputError(f"the share of X-cache is 'auto' or a number from 0 to 1, not {self.xcache!r}")
-        if self.mini_batches < 1:
-            raise InputError(f"a batch has one mini-batch or more, not {self.mini_batches}")
+        if self.mini_batches != "auto" and not (isinstance(self.mini_batches, int) and self.mini_batches >= 1):
+            raise InputError(f"a batch has 'auto' or 1 mini-batch or more, not {self.mini_batches!r}")
 
 
 @dataclass(frozen=True)

@@ -41,3 +41,12 @@ def share_or_auto(text: str) -> float | Literal["auto"]:
         return float(text)
     except ValueError as error:
         raise InputError(f"'{text}' is no share: give a number from 0 to 1, or auto") from error
+
+
+def count_or_auto(text: str) -> int | Literal["auto"]:
+    """A number of parts, or "auto". Raises InputError."""
+    if text == "auto":
+        return "auto"
+    if not text.strip().isdecimal():
+        raise InputError(f"'{text}' is no number of parts: write 1, 2 or more, or auto")
+    return int(text)

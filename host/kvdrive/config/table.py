@@ -15,29 +15,26 @@ from kvdrive.config.abilities import Ability, ConflictError, Part, conflicts
 
 A = Ability
 _EXACT_ONLY = "the model's own attention reads every token there"
-_IN_PARTS = "each mini-batch has a cache of its own"
+_IN_PARTS = "while drives attend to one mini-batch, the host computes another one"
 _WHOLE_BATCH = "weights are read for the whole batch"
 
 # One of several values of an option.
 VALUES = (
-    Part("active", "drive", frozenset({A.ON_DRIVE, A.REMOVAL, A.PARTS})),
+    Part("active", "drive", frozenset({A.ON_DRIVE, A.REMOVAL})),
     Part("active", "memory", requires={A.EVERY_TOKEN: _EXACT_ONLY}),
     Part("kv_format", "f16"),
     *(
         Part("kv_format", name, requires={A.FORMATS: "K and V are rounded where they are stored"})
         for name in ("int8", "int4", "fp8")
     ),
-    Part("on_failure", "raise", frozenset({A.PARTS})),
-    Part("on_failure", "recompute", lacks={A.PARTS: "lost tokens are computed again in one cache"}),
-    Part("overflow", "error", frozenset({A.PARTS, A.DRAFTS})),
+    Part("on_failure", "raise"),
+    Part("on_failure", "recompute"),
+    Part("overflow", "error", frozenset({A.DRAFTS})),
     Part(
         "overflow",
         "trim",
         requires={A.REMOVAL: "it removes K and V on drives"},
-        lacks={
-            A.PARTS: "tokens are removed from one cache",
-            A.DRAFTS: "what was drafted could not be removed any more",
-        },
+        lacks={A.DRAFTS: "what was drafted could not be removed any more"},
     ),
     Part("weights", "memory", frozenset({A.PARTS, A.ANY_DEVICE, A.ROUNDING, A.FORGETTING})),
     Part("weights", "flash", frozenset({A.FILE, A.SPARSE, A.FORGETTING}), lacks={A.PARTS: _WHOLE_BATCH}),
@@ -66,9 +63,8 @@ VALUES = (
     Part("target", "smartssd", frozenset({A.IMAGE, A.FOLDER}), lacks={A.OWN_MEMORY: "a card has memory of its own"}),
 )
 
-SESSIONS = Part(
-    "sessions", requires={A.KEEPING: "a session is kept on drives"}, lacks={A.PARTS: "a session has one cache"}
-)
+SESSIONS = Part("sessions", requires={A.KEEPING: "a session is stored on drives"})
+MINI_BATCHES = Part("mini_batches", requires={A.PARTS: _IN_PARTS})
 
 # Any value of an option but its default.
 SET = (
@@ -82,7 +78,7 @@ SET = (
         lacks={A.FORMATS: "X-cache stores layer inputs as they are"},
     ),
     SESSIONS,
-    Part("mini_batches", requires={A.PARTS: _IN_PARTS}),
+    MINI_BATCHES,
     Part(
         "assistant",
         requires={A.DRAFTS: "drafted tokens are computed together, and rejected ones are removed"},
@@ -116,6 +112,7 @@ EVERY = (*VALUES, *SET)
 _VALUES = {(one.option, one.value): one for one in VALUES}
 _CHOSEN = {one.option for one in VALUES}
 _SET = {one.option: one for one in SET}
+_NOTHING = {"mini_batches": 1}  # values that ask for nothing, beside the default
 
 
 def value_of(option: str, value: str, shown: str = "") -> Part:
@@ -132,7 +129,7 @@ def of_group(options: Any) -> Iterator[Part]:
             yield value_of("ffn", value if ("ffn", value) in _VALUES else number, value)
         elif one.name in _CHOSEN and one.name != "target":
             yield _VALUES[one.name, value]
-        elif one.name in _SET and value != one.default:
+        elif one.name in _SET and value not in (one.default, _NOTHING.get(one.name, one.default)):
             yield _SET[one.name]
 
 

@@ -20,8 +20,8 @@ from kvdrive.errors import InputError
 from kvdrive.eval.points import Answer, Answers, Point, Question, Way
 from kvdrive.eval.scoring import Scores, prefill
 from kvdrive.eval.sweep import kv_shape, rate_question
-from kvdrive.kvcache.cache import DriveCache
 from kvdrive.kvcache.formats import named
+from kvdrive.kvcache.hf_cache import HfCache
 from kvdrive.nvme.rows import bytes_of_row
 from kvdrive.plugins.support import layers_in_memory
 from kvdrive.plugins.transformers import attach
@@ -74,7 +74,7 @@ class Rater:
         self.layers, self.heads, self.head_dim = kv_shape(model)
         in_memory = layers_in_memory(model)
         self.on_drives = [layer for layer in range(self.layers) if layer not in in_memory]
-        self.caches: list[DriveCache] = []
+        self.caches: list[HfCache] = []
         self.exact: list[Scores] = []
         self.exact_bytes = 0.0
         self._model, self._known, self._on_answer = model, known, on_answer
@@ -126,15 +126,15 @@ class Rater:
         return Groups(ratio, self.unit).bytes_needed(tokens, self.head_dim, row)
 
     @contextmanager
-    def _contexts(self, target: Target, kv_format: str) -> Iterator[list[DriveCache]]:
+    def _contexts(self, target: Target, kv_format: str) -> Iterator[list[HfCache]]:
         with attach(self._model, target, "groups", kv_format=kv_format) as attached:
             caches = [attached.on_drives() for _ in self.asked]
             for question, cache in zip(self.asked, caches, strict=True):
                 prefill(self._model, question.context, cache)
             yield caches
 
-    def _answer(self, question: Question, cache: DriveCache, policy: DrivePolicy) -> tuple[Scores, int]:
-        cache.policy = policy
+    def _answer(self, question: Question, cache: HfCache, policy: DrivePolicy) -> tuple[Scores, int]:
+        cache.batch.part.shared.policy = policy
         scores, read = rate_question(self._model, question, cache)
         cache.crop(-len(question.target))
         return scores, read

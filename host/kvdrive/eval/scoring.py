@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
 from kvdrive.eval.tasks import Tokens
-from kvdrive.kvcache.base import AttachedCache
+from kvdrive.kvcache.hf_cache import HfCache
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ def prefill(model: PreTrainedModel, context: Tokens, cache: Any) -> None:
 
 def score(model: PreTrainedModel, last: int, target: Tokens, cache: Any) -> Scores:
     """Rate `target` [n] after a prefilled `cache` and the context's `last` token; the cache grows by n tokens."""
-    if isinstance(cache, AttachedCache):
-        cache.rate_singly()  # so that the bytes read are those of single decode steps
+    if isinstance(cache, HfCache):
+        cache.batch.part.shared.asks_together = False  # so that the bytes read are those of single decode steps
     given = torch.from_numpy(np.concatenate([[last], target[:-1]])).to(model.device)
     with torch.no_grad():
         logits = model(given[None], past_key_values=cache, use_cache=True).logits[0]

@@ -26,7 +26,7 @@ from kvdrive.eval.scoring import Scores, prefill, score
 from kvdrive.eval.tasks import Case, Tokens
 from kvdrive.identity.model import of_model
 from kvdrive.kvcache import formats
-from kvdrive.kvcache.base import AttachedCache
+from kvdrive.kvcache.hf_cache import HfCache
 from kvdrive.nvme.wire import RowFormat
 from kvdrive.plugins.support import decoder_config, layers_in_memory
 from kvdrive.plugins.transformers import attach
@@ -129,14 +129,14 @@ def _answers(
     for kv_format in formats_used:
         with context.in_drive(target, kv_format) as cache:
             if exact is None:
-                cache.policy = make_policy("exact")
+                cache.batch.part.shared.policy = make_policy("exact")
                 exact, read = rate_question(model, question, cache)
                 cache.crop(-len(question.target))
             for way in waiting:
                 if way.is_reference and kv_format == "f16":
                     yield way, Answer.of(exact, exact, read)
                 elif way.policy.in_drive and way.kv_format == kv_format:
-                    cache.policy = way.policy
+                    cache.batch.part.shared.policy = way.policy
                     scores, count = rate_question(model, question, cache)
                     yield way, Answer.of(scores, exact, count)
                     cache.crop(-len(question.target))
@@ -164,7 +164,7 @@ class _Context:
         """A cache with the context, whose sessions serve every policy over the format."""
         with attach(self._model, target, "sparf", kv_format=kv_format) as attached:
             cache = attached.cache()
-            cache.append_options = formats.joined(_EVERYTHING_KEPT, formats.named(kv_format))
+            cache.batch.part.shared.append_options = formats.joined(_EVERYTHING_KEPT, formats.named(kv_format))
             if self._computed is None:
                 prefill(self._model, self._tokens, cache)
             else:
@@ -173,11 +173,11 @@ class _Context:
             yield cache
 
 
-def rate_question(model: PreTrainedModel, question: Question, cache: AttachedCache) -> tuple[Scores, int]:
+def rate_question(model: PreTrainedModel, question: Question, cache: HfCache) -> tuple[Scores, int]:
     """The scores of the question's target after its context, and the bytes of K and V that were read for it."""
-    before = cache.bytes_read()
+    before = cache.batch.statistics.bytes_read()
     scores = score(model, int(question.context[-1]), question.target, cache)
-    return scores, cache.bytes_read() - before
+    return scores, cache.batch.statistics.bytes_read() - before
 
 
 def kv_shape(model: PreTrainedModel) -> tuple[int, int, int]:

@@ -13,7 +13,7 @@ from kvdrive.generation.assistant import Assistant, assisted_steps
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.decode import GREEDY, Sampling, Step, steps
 from kvdrive.generation.generate import greedy
-from kvdrive.kvcache.base import AttachedCache
+from kvdrive.kvcache.hf_cache import HfCache
 from kvdrive.kvcache.overflow import Removal
 from kvdrive.plugins.transformers import Attachment, attach
 from kvdrive.report.record import Recorder
@@ -58,7 +58,7 @@ def batch(
 class Generated:
     """New tokens of each row up to its first stop token, the record, and how K and V went to the drives.
 
-    `writeback` is None where nothing goes to drives; `removals`: see AttachedCache; `logits` are those of the
+    `writeback` is None where nothing goes to drives; `removals`: see Batch; `logits` are those of the
     first steps asked for. `weights_bytes`: of experts or neurons read by steps behind the first one; None: in memory.
     """
 
@@ -95,7 +95,7 @@ def generate(
         with record.watch_layers(checkpoint.model, lambda layer: None if rows else on_layer(layer)):
             for step in _steps(checkpoint, work, cache, assistant):
                 if not rows:
-                    cache.synchronize()  # writing K and V to the drives counts as part of the prefill
+                    cache.batch.synchronize()  # writing K and V to the drives counts as part of the prefill
                     in_prefill = _weights_bytes(checkpoint)
                 record.step()
                 rows.append(step.tokens)
@@ -105,14 +105,14 @@ def generate(
         if work.session:
             with torch.no_grad():  # the last token has not been computed: the next text goes on behind it
                 checkpoint.model(rows[-1][:, None].to(checkpoint.model.device), past_key_values=cache)
-        writeback, removals = cache.writeback(), cache.removals
+        writeback, removals = cache.batch.statistics.writeback(), cache.batch.removals
     record.end()
     tokens = _until_stop(torch.stack(rows, dim=1), work.stop_ids)
     read = None if checkpoint.weights is None else _weights_bytes(checkpoint) - in_prefill
     return Generated(tokens, record, writeback, removals, logits, read)
 
 
-def _steps(checkpoint: Checkpoint, work: Batch, cache: AttachedCache, assistant: Assistant | None) -> Iterator[Step]:
+def _steps(checkpoint: Checkpoint, work: Batch, cache: HfCache, assistant: Assistant | None) -> Iterator[Step]:
     """The steps of a batch, with drafts if there is an assistant."""
     how: dict[str, Any] = {"sampling": work.sampling, "stop_ids": work.stop_ids}
     if assistant is not None:
@@ -125,7 +125,7 @@ def _weights_bytes(checkpoint: Checkpoint) -> int:
     return 0 if checkpoint.weights is None else checkpoint.weights.file.counters()["bytes"]
 
 
-def _begin(attachment: Attachment, work: Batch) -> tuple[AttachedCache, Batch]:
+def _begin(attachment: Attachment, work: Batch) -> tuple[HfCache, Batch]:
     """The cache of a batch. A session's tokens come in front of those of the batch. Raises InputError."""
     if not work.session:
         rows, tokens = work.ids.shape
@@ -133,7 +133,7 @@ def _begin(attachment: Attachment, work: Batch) -> tuple[AttachedCache, Batch]:
     cache = attachment.sessions.cache(name=work.session, new_tokens=work.ids.shape[1] + work.new_tokens)
     if not cache.get_seq_length():
         return cache, work
-    ids = torch.cat([cache.token_ids(), work.ids], dim=1)
+    ids = torch.cat([cache.batch.token_ids(), work.ids], dim=1)
     return cache, replace(work, ids=ids, mask=torch.ones_like(ids))
 
 

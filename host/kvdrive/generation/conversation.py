@@ -17,7 +17,7 @@ from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.decode import Sampling, Step, steps
 from kvdrive.generation.spelling import as_held
 from kvdrive.generation.text import TextStream
-from kvdrive.kvcache.cache import DriveCache
+from kvdrive.kvcache.hf_cache import HfCache
 from kvdrive.plugins.transformers import Attachment
 
 Messages = list[dict[str, str]]  # each with "role" and "content", as chat templates take them
@@ -58,7 +58,7 @@ class Conversation:
         self.computed = 0
         self._checkpoint, self._assistant = checkpoint, assistant
         self._store = attachment.sessions
-        self._overflow = attachment.overflow
+        self._overflow = attachment.limits
         self._messages_file = folder / MESSAGES
         self._store.finder.require_own(NAME)
         if self._messages_file.exists():
@@ -144,6 +144,6 @@ class Conversation:
             raise InputError(f"{self._messages_file} is damaged: remove it to start anew") from error
 
 
-def is_kept(cache: DriveCache) -> bool:
+def is_kept(cache: HfCache) -> bool:
     """True if a cache like this can be saved: all layers are on drives."""
-    return len(cache.drive_layers) == len(cache.layers)
+    return len(cache.batch.rows) == len(cache.layers)

@@ -49,7 +49,7 @@ class Arriving:
         return Rounded(halves.numpy(), largest, lost, self.source)
 
 
-def leaves_late(tensor: torch.Tensor) -> bool:
+def arrives_later(tensor: torch.Tensor) -> bool:
     """True if the host can do something else until a tensor has come from its device."""
     return bool(tensor.is_cuda)
 

@@ -7,10 +7,13 @@ from collections import deque
 from collections.abc import Sequence as Several
 
 from kvdrive.errors import InputError, TargetError
+from kvdrive.kvcache.drive_sequence import DriveSequence
 from kvdrive.kvcache.sequence import Sequence
 from kvdrive.kvcache.shipped_scales import NO_SCALES, Scales
+from kvdrive.kvcache.slices import gather
 from kvdrive.kvcache.xcache.inputs import XCache
 from kvdrive.kvcache.xcache.sequence import InputSequence
+from kvdrive.nvme.commands import flush
 from kvdrive.nvme.wire import RowFormat
 from kvdrive.targets.base import Target
 from kvdrive.targets.group import split
@@ -69,16 +72,24 @@ class Backing:
             if self.xcache is not None:
                 as_inputs = self.xcache.sequences_of(rows)
                 for parts in split(as_inputs, self.xcache.rows.slices, len(self._alive)):
-                    found = Sequence.open(self._alive, parts, append_options, self.label)
-                    opened.append(InputSequence(found.slices, self.xcache))
+                    found = DriveSequence.open(self._alive, parts, append_options, self.label)
+                    opened.append(InputSequence(found, self.xcache))
             for parts in split(rows - as_inputs, heads, len(self._alive)):
-                opened.append(Sequence.open(self._alive, parts, append_options, self.label))
+                opened.append(DriveSequence.open(self._alive, parts, append_options, self.label))
             if self.xcache is not None:
                 self.xcache.opened(rows, as_inputs)
         except BaseException:
             drop(opened)
             raise
         return opened
+
+    def flush(self) -> None:
+        """Make what the drives have received durable. Raises CommandError, TargetError."""
+
+        def work(target: Target) -> None:
+            target.execute(flush())
+
+        gather([queue.start(work) for queue in self._alive])
 
     def abandon(self, sequences: list[Sequence]) -> None:
         """Trim these sequences at the next `open`: no cache uses them now. The garbage collector may call this."""
@@ -99,7 +110,7 @@ class Backing:
 
 def drop(sequences: list[Sequence]) -> None:
     """Trim sequences on drives that may have failed. Sequences that cannot be trimmed are logged."""
-    futures = [future for sequence in sequences for future in sequence.trim(0)]
+    futures = [future for sequence in sequences for future in sequence.close()]
     for future in futures:
         if error := future.exception():
             log.info("a sequence could not be trimmed: %s", error)

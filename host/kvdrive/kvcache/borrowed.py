@@ -10,7 +10,7 @@ import torch
 from transformers.cache_utils import DynamicCache
 
 from kvdrive.errors import UnsupportedError
-from kvdrive.kvcache.base import AttachedCache
+from kvdrive.kvcache.hf_cache import HfCache
 
 
 class BorrowedCache(DynamicCache):  # type: ignore[misc]
@@ -20,7 +20,7 @@ class BorrowedCache(DynamicCache):  # type: ignore[misc]
     the caller's object.
     """
 
-    stands_for: AttachedCache
+    stands_for: HfCache
 
     def __getattr__(self, name: str) -> Any:
         if name == "stands_for":
@@ -34,33 +34,33 @@ class BorrowedCache(DynamicCache):  # type: ignore[misc]
         return _stand_in(self.__class__.__new__(self.__class__), copy.deepcopy(self.stands_for, memo))
 
     def crop(self, tokens_to_remove: int) -> None:
-        """See AttachedCache."""
+        """See HfCache."""
         self.stands_for.crop(tokens_to_remove)
 
     def reset(self) -> None:
-        """See AttachedCache."""
+        """See HfCache."""
         self.stands_for.reset()
 
     def reorder_cache(self, beam_idx: torch.Tensor) -> None:
-        """See AttachedCache."""
+        """See HfCache."""
         self.stands_for.reorder_cache(beam_idx)
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        """See AttachedCache."""
+        """See HfCache."""
         self.stands_for.batch_repeat_interleave(repeats)
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """See AttachedCache."""
+        """See HfCache."""
         self.stands_for.batch_select_indices(indices)
 
 
-def borrow(given: DynamicCache, cache: AttachedCache) -> None:
+def borrow(given: DynamicCache, cache: HfCache) -> None:
     """From now on the caller's empty cache `given` stands for `cache`."""
     given.__class__ = BorrowedCache
     vars(given).clear()
     _stand_in(given, cache)
 
 
-def _stand_in(given: BorrowedCache, cache: AttachedCache) -> BorrowedCache:
+def _stand_in(given: BorrowedCache, cache: HfCache) -> BorrowedCache:
     given.stands_for = cache
     return given

@@ -15,10 +15,10 @@ import numpy as np
 from kvdrive import abi
 from kvdrive.kernels.native import scale_bits
 from kvdrive.kvcache.backing import Backing, drop
+from kvdrive.kvcache.drive_sequence import DriveSequence
 from kvdrive.kvcache.formats import joined, name_of
-from kvdrive.kvcache.sequence import Sequence, Slice, gather
 from kvdrive.kvcache.session import Query, attend
-from kvdrive.nvme.commands import flush
+from kvdrive.kvcache.slices import Slice, gather
 from kvdrive.nvme.rows import bytes_of_row
 from kvdrive.perf import kept
 from kvdrive.perf.kept import KeptRates
@@ -112,20 +112,20 @@ def token_bytes(backing: Backing, heads: Heads) -> int:
 
 
 @contextmanager
-def stored(backing: Backing, heads: Heads, tokens: int) -> Iterator[Sequence]:
+def stored(backing: Backing, heads: Heads, tokens: int) -> Iterator[DriveSequence]:
     """A sequence whose layer 0 has so many tokens of random K and V; it is removed at the end."""
     rows = np.random.default_rng(1).standard_normal((heads.kv_heads, tokens, heads.head_dim)).astype(np.float16)
     parts = split(1, heads.kv_heads, len(backing.alive))[0]
-    sequence = Sequence.open(backing.alive, parts, joined(0, backing.stored_as), backing.label)
+    sequence = DriveSequence.open(backing.alive, parts, joined(0, backing.stored_as), backing.label)
     try:
         sequence.append(0, 0, rows, rows, lambda seconds: None).wait()
-        gather([one.queue.start(_flush) for one in sequence.slices])
+        backing.flush()
         yield sequence
     finally:
         drop([sequence])
 
 
-def everywhere(sequence: Sequence, work: Callable[[Slice, Target], None]) -> None:
+def everywhere(sequence: DriveSequence, work: Callable[[Slice, Target], None]) -> None:
     """Work on all slices of a sequence at once."""
     gather([one.queue.start(partial(work, one)) for one in sequence.slices])
 
@@ -153,7 +153,3 @@ def medians(works: Several[Callable[[], object]], clock: Clock, rounds: int) -> 
             work()
             found.append(clock() - began)
     return [statistics.median(found) for found in times]
-
-
-def _flush(target: Target) -> None:
-    target.execute(flush())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +16,7 @@ from kvdrive.kvcache.overflow import Removal
 class Call:
     """One call of the model. `mask` bool [batch, tokens so far]; None stands for no mask or one without padding.
 
-    `in_prompt`: see AttachedCache.
+    `in_prompt`: see Batch.
     """
 
     input_ids: torch.Tensor
@@ -28,7 +27,7 @@ class Call:
 
     @classmethod
     def of(cls, arguments: dict[str, Any], in_prompt: bool = False) -> Call:
-        """The call with these arguments of the model's forward. Raises UnsupportedError if they cannot be kept."""
+        """The call with these arguments of the model's forward. Raises UnsupportedError if they cannot be recorded."""
         ids, mask = arguments.get("input_ids"), arguments.get("attention_mask")
         if not isinstance(ids, torch.Tensor):
             raise UnsupportedError("a call without input_ids cannot be repeated: its tokens are not known")
@@ -143,31 +142,6 @@ class History:
         """Raises UnsupportedError when an input of the cache was not recorded."""
         if self.incomplete:
             raise UnsupportedError(self.incomplete)
-
-    def replay(self, forward: Callable[..., object], cache: Any, device: torch.device) -> None:
-        """Repeat all calls with the model's own `forward` on `device`; `cache` may have a history of its own meanwhile.
-
-        Raises the errors of `forward`.
-        """
-        self.require_complete()
-        with torch.no_grad():
-            for event in self.events:
-                if isinstance(event, Call):
-                    cache.in_prompt = event.in_prompt
-                    forward(
-                        **event.arguments(cache.get_seq_length(), device),
-                        past_key_values=cache,
-                        use_cache=True,
-                        logits_to_keep=1,
-                    )
-                    if cache.history is not self:
-                        cache.history.events.append(event)
-                elif isinstance(event, Crop):
-                    cache.crop(-event.tokens)
-                elif isinstance(event, Removal):
-                    cache.remove(event.tokens, forward, device)
-                else:
-                    cache.rearrange(event.rows)
 
 
 def _side_by_side(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """K and V being loaded from the drives into memory, layer by layer: layer i + 1.. are read while layer i computes.
 
-Each drive's thread reads its heads of a layer with several KV_READs in flight. Layers are read in order, and only so
-far ahead of the layer that computes as the read buffer allows.
+Each drive's thread reads its heads of a layer with several KV_READs in flight. Layers are read in order, and only as
+many before the layers in front of them were computed as the read buffer allows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Sequence as Several
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -21,15 +20,13 @@ from kvdrive import abi
 from kvdrive.errors import KvdriveError
 from kvdrive.kvcache.rows import store
 from kvdrive.kvcache.scaling import HeadScale
-from kvdrive.kvcache.sequence import Sequence, Slice, gather
+from kvdrive.kvcache.sequence import Sequence
+from kvdrive.kvcache.slices import Slice, gather
 from kvdrive.nvme.commands import kv_read, stored_rows
 from kvdrive.nvme.rows import bytes_of_row, tokens_per_group
 from kvdrive.nvme.wire import SessionOpcode
 from kvdrive.targets.base import Target
 from kvdrive.targets.queue import DriveQueue
-
-if TYPE_CHECKING:
-    from kvdrive.kvcache.memory import MemoryLayer
 
 _COMMAND_BYTES = 1 << 20  # of one KV_READ, at most
 _IN_FLIGHT = 4  # KV_READs of one drive
@@ -69,8 +66,8 @@ class Progress:
 
 @dataclass(frozen=True)
 class LoadStats:
-    """`bytes` of K and V read, by so many KV_READs. `peak_bytes`: the most that was read or asked for ahead of the
-    layer that computed. `seconds`: the longest time that a drive has spent reading. `late`: it was given up.
+    """`bytes` of K and V read, by so many KV_READs. `peak_bytes`: the most that was read or asked for before
+    the model needed it. `seconds`: the longest time that a drive has spent reading. `late`: it was given up.
     """
 
     bytes: int = 0
@@ -81,34 +78,44 @@ class LoadStats:
 
 
 @dataclass
-class _Layer:
-    """One layer's place in memory, and what of it is being loaded."""
+class LoadedLayer:
+    """Room in memory for one layer, k and v [batch, heads, at least the tokens, d], and what of it is being loaded.
+
+    `scales`: of K and of V.
+    """
 
     index: int
     k: torch.Tensor
     v: torch.Tensor
     scales: tuple[HeadScale, HeadScale]
-    head_dim: int
-    bytes: int
     futures: list[Future[None]] = field(default_factory=list)
+
+    @property
+    def head_dim(self) -> int:
+        """Of K and V."""
+        return int(self.k.shape[3])
+
+    def bytes(self, tokens: int) -> int:
+        """Of K and V of so many tokens in binary16."""
+        return int(4 * self.k.shape[0] * self.k.shape[1] * tokens * self.head_dim)
 
 
 class Loading:
     """The first `tokens` tokens of `layers`, which `sequences` hold. `wait` is called from the model's thread."""
 
-    def __init__(self, layers: Several[MemoryLayer], sequences: list[Sequence], tokens: int, plan: LoadPlan) -> None:
+    def __init__(self, layers: Several[LoadedLayer], sequences: Several[Sequence], tokens: int, plan: LoadPlan) -> None:
         self._sequences = list(sequences)
         self.tokens = tokens
         self._plan = plan
         self._lock = threading.Lock()
         self._cancelled = self._late = False
         self._commands = self._peak = 0
-        self._layers = [self._prepared(layer) for layer in layers]
+        self._layers = list(layers)
         self._places = {layer.index: place for place, layer in enumerate(self._layers)}
         self._started = self._waited = 0
         self._progress: dict[DriveQueue, Progress] = {}
         for sequence in self._sequences:
-            for one in sequence:
+            for one in sequence.slices:
                 heads = one.last - one.first
                 size = sum(4 * heads * tokens * layer.head_dim for layer in self._layers)
                 self._progress.setdefault(one.queue, Progress(0)).total += size
@@ -167,22 +174,16 @@ class Loading:
                 self._late,
             )
 
-    def _prepared(self, layer: MemoryLayer) -> _Layer:
-        rows = layer.begin_load(self.tokens)
-        shape = layer.shape()
-        size = 4 * len(self._sequences) * shape["kv_heads"] * self.tokens * shape["head_dim"]
-        return _Layer(layer.index, rows.k, rows.v, (layer.key_scale, layer.value_scale), shape["head_dim"], size)
-
     def _start(self, needed: int = 0) -> None:
         """Ask for the layers up to place `needed`, and for those behind it that fit the read buffer."""
         while self._started < len(self._layers):
-            ahead = sum(layer.bytes for layer in self._layers[self._waited : self._started + 1])
-            if self._started > max(needed, self._waited) and ahead > self._plan.buffer_bytes:
+            size = sum(layer.bytes(self.tokens) for layer in self._layers[self._waited : self._started + 1])
+            if self._started > max(needed, self._waited) and size > self._plan.buffer_bytes:
                 break
-            self._peak = max(self._peak, ahead)
+            self._peak = max(self._peak, size)
             layer = self._layers[self._started]
             for row, sequence in enumerate(self._sequences):
-                layer.futures += [one.queue.start(partial(self._read, layer, row, one)) for one in sequence]
+                layer.futures += [one.queue.start(partial(self._read, layer, row, one)) for one in sequence.slices]
             self._started += 1
 
     def _left(self) -> float | None:
@@ -190,7 +191,7 @@ class Loading:
         wanted = self._plan.recompute_seconds
         return None if wanted is None else max(0.0, wanted - self._blocked)
 
-    def _read(self, layer: _Layer, row: int, one: Slice, target: Target) -> None:
+    def _read(self, layer: LoadedLayer, row: int, one: Slice, target: Target) -> None:
         """In the drive's thread: K and V of one slice of a layer."""
         heads = one.last - one.first
         per_token = heads * bytes_of_row(one.session.stored_as(layer.index), layer.head_dim)
@@ -208,7 +209,7 @@ class Loading:
             self._read_parts(layer, row, one, target, parts[start : start + _IN_FLIGHT])
 
     def _read_parts(
-        self, layer: _Layer, row: int, one: Slice, target: Target, parts: list[tuple[abi.KvKind, int, int]]
+        self, layer: LoadedLayer, row: int, one: Slice, target: Target, parts: list[tuple[abi.KvKind, int, int]]
     ) -> None:
         heads, size = one.last - one.first, 0
         stored_as = one.session.stored_as(layer.index)

@@ -52,6 +52,12 @@ class PendingTokens:
         """Row i becomes what row rows[i] was."""
         self._k, self._v = self._k[rows], self._v[rows]
 
+    def split(self, rows: slice) -> PendingTokens:
+        """Those of some rows. What is added or taken there changes the memory of these rows, and not `count`."""
+        part = PendingTokens.__new__(PendingTokens)
+        part._k, part._v, part.count = self._k[rows], self._v[rows], self.count
+        return part
+
 
 def sink_scores(sinks: torch.Tensor, kv_heads: int) -> Scores:
     """Scores of attention sinks [heads] as the drive takes them: int32 [kv_heads, g], Q12.20 of s * log2(e)."""

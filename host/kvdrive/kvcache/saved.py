@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -16,43 +16,42 @@ from kvdrive import private
 from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.kvcache import formats
 from kvdrive.kvcache.backing import Backing
+from kvdrive.kvcache.batch import Batch
+from kvdrive.kvcache.drive_sequence import DriveSequence
 from kvdrive.kvcache.history import Call
 from kvdrive.kvcache.overflow import Removal
-from kvdrive.kvcache.sequence import Sequence, Slice, gather
+from kvdrive.kvcache.sequence import Sequence
 from kvdrive.kvcache.session import Session
+from kvdrive.kvcache.slices import Slice, gather
 from kvdrive.kvcache.xcache.sequence import InputSequence
 from kvdrive.nvme.errors import CommandError
-
-if TYPE_CHECKING:
-    from kvdrive.kvcache.cache import DriveCache
 
 _VERSION = 3
 
 
-def save(cache: DriveCache, path: Path) -> None:
-    """Make the cache durable and describe it in `path`. This process can go on using it.
+def save(batch: Batch, path: Path) -> None:
+    """Make the batch durable and describe it in `path`. This process can go on using it.
 
     Raises UnsupportedError when its tokens are not known or not all on drives, CommandError, TargetError, OSError.
     """
-    cache.require_all_on_drives()
-    ids = cache.token_ids()
-    if cache.removals and cache.history.position_ids() is not None:
+    batch.require_all_on_drives()
+    ids = batch.token_ids()
+    if batch.removals and batch.history.position_ids() is not None:
         raise UnsupportedError("a cache that lost tokens is saved only if its positions are the numbers of its tokens")
-    for layer in cache.drive_layers:
-        layer.write_all()
-    cache.synchronize()
-    cache.flush()
-    _write(path, _describe(cache, ids))
-    cache.saved_at = path
+    batch.write_all()
+    batch.part.shared.backing.flush()
+    _write(path, _describe(batch, ids))
+    batch.saved_at = path
+    batch.retain()
 
 
-def reopen(cache: DriveCache, path: Path) -> None:
-    """Fill the empty `cache` with what `save` left in `path`, also after a crash of the process that saved it.
+def reopen(batch: Batch, path: Path) -> None:
+    """Fill the empty `batch` with what `save` left in `path`, also after a crash of the process that saved it.
 
     Raises InputError when the file, the drives or the model are not those, CommandError, TargetError.
     """
     found = _read(path)
-    backing = cache.backing
+    shared, backing = batch.part.shared, batch.part.shared.backing
     _check_inputs(backing, found, path)
     if bytes.fromhex(found["fingerprint"]) != backing.label:
         raise InputError(
@@ -61,15 +60,15 @@ def reopen(cache: DriveCache, path: Path) -> None:
         )
     if found["drives"] != len(backing.alive):
         raise InputError(f"{path} lies on {found['drives']} drives, not {len(backing.alive)}: attach those")
-    if len(found["layers"]) != len(cache.drive_layers):
+    if len(found["layers"]) != len(batch.drive_layers):
         raise InputError(f"{path} describes {len(found['layers'])} layers: it was made by another version")
     tokens = found["tokens"]
     if formats.format_of(found["append_options"]) != backing.stored_as:
         name = formats.name_of(formats.format_of(found["append_options"]))
         raise InputError(f"{path} was saved with K and V as {name}: attach the model with kv_format {name!r}")
-    cache.append_options = found["append_options"]
+    shared.append_options = found["append_options"]
     try:
-        before = [_existing(backing, row, cache.append_options) for row in found["rows"]]
+        before = [_existing(backing, row, shared.append_options) for row in found["rows"]]
         labels = {label for sequence in before for label in sequence.each(Session.label)}
     except CommandError as error:
         raise InputError(f"{path} names sessions that the drives do not have: start anew ({error})") from error
@@ -82,39 +81,41 @@ def reopen(cache: DriveCache, path: Path) -> None:
         _restored(backing, sequence.fork(held), held, inputs)
         for sequence, inputs in zip(before, found["inputs"], strict=True)
     ]
-    cache.adopt(forks, ids, found["layers"], removals)
+    batch.adopt(forks, ids, found["layers"], removals)
     if found["mask"] is not None or found["positions"] is not None:
         mask = None if found["mask"] is None else torch.tensor(found["mask"], dtype=torch.bool)
         positions = None if found["positions"] is None else torch.tensor(found["positions"])
-        cache.history.events[-1] = Call(ids, positions, mask, True)
-    save(cache, path)
-    gather([future for sequence in before for future in sequence.trim(0)])
+        batch.history.events[-1] = Call(ids, positions, mask, True)
+    save(batch, path)
+    gather([future for sequence in before for future in sequence.close()])
 
 
-def _describe(cache: DriveCache, ids: torch.Tensor) -> dict[str, Any]:
-    numbers = {queue: number for number, queue in enumerate(cache.backing.alive)}
-    mask = cache.history.last_mask()
-    positions = cache.history.position_ids()
+def _describe(batch: Batch, ids: torch.Tensor) -> dict[str, Any]:
+    shared = batch.part.shared
+    numbers = {queue: number for number, queue in enumerate(shared.backing.alive)}
+    mask = batch.history.last_mask()
+    rows = [row.slices for row in batch.sequences]
+    positions = batch.history.position_ids()
     return {
         "version": _VERSION,
-        "fingerprint": cache.backing.label.hex(),
-        "drives": len(cache.backing.alive),
+        "fingerprint": shared.backing.label.hex(),
+        "drives": len(shared.backing.alive),
         "tokens": ids.shape[1],
-        "removals": [[removal.at, removal.tokens] for removal in cache.removals],
-        "append_options": int(cache.append_options),
-        "rows": [[[numbers[s.queue], s.session.number, s.first, s.last] for s in row] for row in cache.sequences],
-        "inputs": [row.describe() if isinstance(row, InputSequence) else None for row in cache.sequences],
-        "arithmetic": None if cache.backing.xcache is None else cache.backing.xcache.arithmetic(),
-        "layers": cache.describe_layers(),
+        "removals": [[removal.at, removal.tokens] for removal in batch.removals],
+        "append_options": int(shared.append_options),
+        "rows": [[[numbers[s.queue], s.session.number, s.first, s.last] for s in row] for row in rows],
+        "inputs": [row.describe() for row in batch.sequences],
+        "arithmetic": None if shared.backing.xcache is None else shared.backing.xcache.arithmetic(),
+        "layers": batch.describe_layers(),
         "token_ids": ids.tolist(),
         "mask": None if mask is None else mask.long().tolist(),
         "positions": None if positions is None else positions.tolist(),
     }
 
 
-def _existing(backing: Backing, slices: list[list[int]], append_options: int) -> Sequence:
+def _existing(backing: Backing, slices: list[list[int]], append_options: int) -> DriveSequence:
     queues = backing.alive
-    return Sequence(
+    return DriveSequence(
         [
             Slice(queues[drive], Session.existing(queues[drive].target, number, append_options), first, last)
             for drive, number, first, last in slices
@@ -135,7 +136,7 @@ def _check_inputs(backing: Backing, found: dict[str, Any], path: Path) -> None:
         )
 
 
-def _restored(backing: Backing, sequence: Sequence, tokens: int, inputs: dict[str, Any] | None) -> Sequence:
+def _restored(backing: Backing, sequence: DriveSequence, tokens: int, inputs: dict[str, Any] | None) -> Sequence:
     """A row as it was saved; `inputs` describes one that is stored as X."""
     if inputs is None:
         return sequence

@@ -189,6 +189,18 @@ class HeadScale:
         if self.exponents is not None:
             self.exponents = self.exponents[rows]
 
+    def split(self, rows: slice) -> HeadScale:
+        """That of some rows, known from the first tokens on. It counts what does not fit from 0 on."""
+        part = HeadScale(self.what, self.stored_as)
+        part.shipped = self.shipped
+        part.exponents = None if self.exponents is None else self.exponents[rows]
+        return part
+
+    def count(self, part: HeadScale) -> None:
+        """Add what a part has counted."""
+        self.lost += part.lost
+        self.saturated += part.saturated
+
     def plain(self) -> list[list[int]] | None:
         """The exponents as plain values for `restore`; None before the first tokens."""
         return None if self.exponents is None else self.exponents.tolist()

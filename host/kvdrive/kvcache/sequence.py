@@ -1,84 +1,48 @@
-"""One sequence of a batch, its KV heads spread over drives."""
+"""The rows of one sequence in one placement: what a placement owes the batch that uses it.
+
+A batch (`kvcache.batch`) has one `Sequence` for each of its rows. There are two: K and V on drives (`drive_sequence`),
+and the layers' inputs on drives, from which K and V are computed again (`xcache.sequence`). Rows that run in memory
+have one as well, as their home (`memory`).
+
+Who calls: the thread that computes the model. The work for a drive is done by that drive's thread, in the order in
+which it was started, so that a call sees the effects of all calls before it.
+
+What blocks: `append`, `truncate`, `trim` and `close` start work and return; a future says when it is done.
+`endpoints`, `note` and `prepare` wait for nothing. `read`, `remove`, `fork` and `erase` return when it is done.
+
+What is durable: nothing before `Backing.flush` returns. Then a crash loses nothing of what had been appended, removed
+or truncated before.
+
+An implementer
+
+1. keeps layers apart: between calls of the model they have equally many tokens, during a call they may differ;
+2. gives back the numbers that were appended, bit for bit, in whatever form it stores them;
+3. counts KV heads as the model does, however many drives share them;
+4. raises CommandError where a drive refuses, TargetError where it cannot be reached, and leaves it to the caller to
+   undo the call of the model.
+"""
 
 from __future__ import annotations
 
-import time
-from collections import deque
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from collections.abc import Sequence as Several
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
 
 from kvdrive import abi
-from kvdrive.kvcache.session import Query, Session, attend
+from kvdrive.kvcache.scaling import Exponents
+from kvdrive.kvcache.session import Query
+from kvdrive.kvcache.slices import Sent, Slice
 from kvdrive.nvme.commands import AttentionOutput, Halves
-from kvdrive.targets.base import Target
-from kvdrive.targets.group import Part
-from kvdrive.targets.queue import DriveQueue, WorkQueue
+from kvdrive.targets.queue import WorkQueue
 
-Result = TypeVar("Result")
 Answer = Callable[[Any, Several[Query]], list[AttentionOutput]]
-
-
-@dataclass(frozen=True)
-class Slice:
-    """KV heads `first` to `last` - 1 in a session behind `queue`."""
-
-    queue: DriveQueue
-    session: Session
-    first: int
-    last: int
-
-
-class Append:
-    """Rows [heads, tokens, d] of a layer on their way to one drive, kind by kind, behind `first_token` tokens.
-
-    `future` ends when the drive has them all. `worked` gets the seconds that this took, in the drive's thread.
-    """
-
-    def __init__(
-        self,
-        one: Slice,
-        layer: int,
-        first_token: int,
-        rows: dict[abi.KvKind, Halves],
-        worked: Callable[[float], None],
-    ) -> None:
-        self.first_token = first_token
-        self._one = one
-        self._layer = layer
-        self._left = deque(
-            (kind, first_token + start, part)
-            for kind, all_rows in rows.items()
-            for start, part in one.session.parts(layer, all_rows)
-        )
-        self._worked = worked
-        self.future = one.queue.start(self._send)
-
-    def again(self) -> None:
-        """Send what the drive has not taken."""
-        self.future = self._one.queue.start(self._send)
-
-    def _send(self, target: Target) -> None:
-        began = time.perf_counter()
-        while self._left:
-            self._one.session.append(self._layer, *self._left[0])
-            self._left.popleft()
-        self._worked(time.perf_counter() - began)
-
-
-@dataclass(frozen=True)
-class Sent:
-    """What drives work on, and its bytes."""
-
-    size: int
-    appends: list[Append]
-
-    def wait(self) -> None:
-        """Return when the drives have it. Raises CommandError, TargetError."""
-        gather([one.future for one in self.appends])
 
 
 @dataclass(frozen=True)
@@ -94,80 +58,81 @@ class Endpoint:
     answer: Answer
 
 
-class Sequence:
-    """The slices of one row of a batch. Each drive has a thread, which does the work for it in order."""
+class Sequence(ABC):
+    """See above. `slices`: its parts on the drives."""
 
-    def __init__(self, slices: list[Slice]) -> None:
-        self.slices = slices
-        self._endpoints = [Endpoint(one.queue, one.session, one.first, one.last, attend) for one in slices]
+    slices: list[Slice]
 
-    @classmethod
-    def open(cls, queues: list[DriveQueue], parts: list[Part], append_options: int, label: bytes) -> Sequence:
-        """New sessions that carry `label`. Raises CommandError, TargetError; then there are none."""
-        sessions = gather([queues[p.drive].start(lambda target: Session(target, append_options)) for p in parts])
-        sequence = cls([Slice(queues[p.drive], s, p.first, p.last) for p, s in zip(parts, sessions, strict=True)])
-        try:
-            sequence.each(lambda session: session.put_label(label))
-        except BaseException:
-            wait(sequence.trim(0))
-            raise
-        return sequence
-
+    @abstractmethod
     def append(self, layer: int, first_token: int, k: Halves, v: Halves, worked: Callable[[float], None]) -> Sent:
-        """K and V [heads, tokens, d] of a layer, after its first `first_token` tokens.
+        """K and V [heads, tokens, d] of a layer, behind its first `first_token` tokens.
 
         `worked` is called for each slice with the seconds that it took, in the thread of its drive.
         """
-        kinds = {abi.KvKind.KEYS: k, abi.KvKind.VALUES: v}
-        appends = [
-            Append(one, layer, first_token, {kind: rows[one.first : one.last] for kind, rows in kinds.items()}, worked)
-            for one in self.slices
-        ]
-        return Sent(k.nbytes + v.nbytes, appends)
 
+    @abstractmethod
     def endpoints(self) -> list[Endpoint]:
-        """Where queries of this row are answered."""
-        return self._endpoints
+        """Who attends: where queries of each KV head are answered, over the tokens that were appended."""
 
-    def keep(self, tokens: int) -> None:
-        """The cache has removed all but the first `tokens` tokens, pending ones included. Sends no command."""
+    @abstractmethod
+    def read(self, layer: int, tokens: int, head_dim: int) -> tuple[Halves, Halves]:
+        """K and V [heads, tokens, d] of a layer's first `tokens` tokens."""
 
-    def trim(self, from_token: int) -> list[Future[None]]:
-        """Remove the tokens from `from_token` on in every layer; 0 removes the sequence."""
+    @abstractmethod
+    def truncate(self, tokens: int, *, stored: bool = True) -> list[Future[None]]:
+        """Remove all but the first `tokens` tokens, 1 at least, from every layer.
 
-        def trim(session: Session, target: Target) -> None:
-            session.trim(from_token)
+        `stored` False: they were pending, the drives have none of them.
+        """
 
-        return [one.queue.start(partial(trim, one.session)) for one in self.slices]
+    @abstractmethod
+    def trim(self, tokens: int) -> list[Future[None]]:
+        """Remove all but the first `tokens` tokens from the drives, 0 removes the sequence. What the host knows of
+        pending tokens stays: a call that failed has been undone, and its rows arrived later.
+        """
 
+    @abstractmethod
     def remove(self, removed: range, before: int, layers: int) -> None:
-        """See Session.remove. Raises CommandError, TargetError."""
-        self.each(lambda session: session.remove(removed, before, layers))
+        """Remove the tokens `removed`, whole groups behind the first one, from the layers below `layers`.
 
-    def erase(self) -> None:
-        """Remove the sequence and erase its bytes from the drives' files. Raises CommandError, TargetError."""
-        self.each(Session.erase)
+        `before`: tokens that these layers have. Raises UnsupportedError where that cannot be.
+        """
 
+    @abstractmethod
     def fork(self, tokens: int = abi.MAX_TOKENS) -> Sequence:
-        """A new, independent sequence that begins with the same `tokens` tokens. Raises CommandError, TargetError."""
-        copies = self.each(lambda session: session.fork(tokens))
-        pairs = zip(self.slices, copies, strict=True)
-        return Sequence([Slice(one.queue, copy, one.first, one.last) for one, copy in pairs])
+        """A new, independent sequence that begins with the same `tokens` tokens. Drives copy nothing."""
 
-    def each(self, work: Callable[[Session], Result]) -> list[Result]:
-        """Call `work` for each session, in the thread of its drive. Returns the results; raises errors of `work`."""
+    @abstractmethod
+    def close(self) -> list[Future[None]]:
+        """Remove the sequence and free its space. It may be appended to again, as an empty one."""
 
-        def call(session: Session, target: Target) -> Result:
-            return work(session)
+    @abstractmethod
+    def erase(self) -> None:
+        """Remove the sequence and erase its bytes from the drives' files."""
 
-        return gather([one.queue.start(partial(call, one.session)) for one in self.slices])
+    @abstractmethod
+    def note(
+        self,
+        layer: int,
+        first: int,
+        x: torch.Tensor,
+        positions: NDArray[np.int64],
+        exponents: tuple[Exponents, Exponents],
+    ) -> None:
+        """The inputs x [tokens, width] of tokens that a layer is about to get, from number `first` on.
 
-    def __iter__(self) -> Iterator[Slice]:
-        return iter(self.slices)
+        `positions` [tokens]; `exponents` of the scales of K and of V, [heads] each. Only with X-cache.
+        """
 
+    @abstractmethod
+    def prepare(self, layer: int) -> None:
+        """Queries of this layer come next: begin what takes time. Errors are raised by the answers."""
 
-def gather(futures: list[Future[Result]]) -> list[Result]:
-    """Results of all futures once all are done. Raises the first error."""
-    for future in futures:  # one after the other: `wait` sets up a watch over all of them, which costs more than a step
-        future.exception()
-    return [future.result() for future in futures]
+    @property
+    @abstractmethod
+    def needs_model(self) -> bool:
+        """True if the rows mean nothing without the model that computed them, as it was then."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any] | None:
+        """What the host knows of the rows and the drives do not, as plain values; None: nothing."""

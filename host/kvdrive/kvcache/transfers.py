@@ -8,7 +8,7 @@ from collections import deque
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 
-from kvdrive.kvcache.sequence import Append, gather
+from kvdrive.kvcache.slices import Append, gather
 
 LAYERS_AT_ONCE = 2
 FROM_GPU = 1 << 30  # bytes in flight from a GPU: it makes K and V faster than a drive takes them

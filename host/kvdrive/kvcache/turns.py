@@ -26,7 +26,7 @@ class Turns:
             self._changed.notify_all()
         self.wait(number)
 
-    def leave(self, number: int) -> None:
+    def end(self, number: int) -> None:
         """The thread takes no more turns; if it is its turn, the next thread has it."""
         with self._changed:
             self._order.remove(number)

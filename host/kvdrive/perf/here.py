@@ -151,7 +151,7 @@ def measure(
         except UnsupportedError as error:
             refusal, attached = str(error), attach(least, opened)
         with attached:
-            attention = attached.attention_rates(known, clock)
+            attention = attached.rates.attention(known, clock)
         digest = hashlib.sha256(config.to_json_string(use_diff=True).encode()).hexdigest()[:16]
         key = f"step | {kept.fingerprint()} | {speed} | batch {batch} | {config.model_type} {digest}"
         dense = known.get(key, Line)

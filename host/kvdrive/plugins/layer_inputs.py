@@ -13,6 +13,7 @@ from kvdrive.errors import UnsupportedError
 from kvdrive.kvcache.xcache.inputs import XCache
 from kvdrive.kvcache.xcache.projections import Projections, RotaryTable
 from kvdrive.kvcache.xcache.rows import InputRows
+from kvdrive.plugins.probe import probe
 from kvdrive.plugins.support import decoder_config, heads_of
 
 _PROMPT, _PADDING = 6, 2  # tokens of the check's two rows, and how many of them are padding in the second row
@@ -22,7 +23,7 @@ _TOLERANCE = (
 log = logging.getLogger(__name__)
 
 
-def open_xcache(model: PreTrainedModel, layers: Iterable[int], share: Share) -> XCache | None:
+def open_xcache(model: PreTrainedModel, share: Share) -> XCache | None:
     """The X-cache that `attach` was asked for; None without one.
 
     Raises UnsupportedError as `make_xcache`; for "auto" it is logged.
@@ -30,7 +31,7 @@ def open_xcache(model: PreTrainedModel, layers: Iterable[int], share: Share) -> 
     if share == 0:
         return None
     try:
-        return make_xcache(model, layers, 1.0 if share == "auto" else float(share))
+        return make_xcache(model, probe(model).layers, 1.0 if share == "auto" else float(share))
     except UnsupportedError as error:
         if share != "auto":
             raise

@@ -1,8 +1,8 @@
 """The interface of attention policies. A policy chooses the tokens that a decode step attends to.
 
 A policy runs in one of two places. The drive runs a `policies.drive.DrivePolicy`: the policy fills the fields of an
-attention command. The host runs a `policies.host.HostPolicy`: the policy keeps K and V in this process. A caller treats
-both alike: it asks for a cache, and the cache does what the policy needs.
+attention command. The host runs a `policies.host.HostPolicy`: the policy makes the layers of a cache, and they hold K
+and V in this process.
 
 A policy has no state beside its parameters, so one object serves any number of sequences, layers and threads.
 """
@@ -18,8 +18,7 @@ from kvdrive.config.abilities import Ability
 from kvdrive.errors import InputError
 
 if TYPE_CHECKING:
-    from kvdrive.kvcache.backing import Backing
-    from kvdrive.kvcache.base import AttachedCache, LayersInMemory
+    from transformers.cache_utils import CacheLayerMixin
 
 
 class Policy(ABC):
@@ -60,12 +59,9 @@ class Policy(ABC):
         """
         return self
 
-    @abstractmethod
-    def new_cache(self, backing: Backing, layers: int, in_memory: LayersInMemory) -> AttachedCache:
-        """An empty cache of one batch for a model of `layers` layers, on the drives of `backing` where it uses drives.
-
-        `in_memory` makes the layers, by index, that transformers keeps in memory whatever the policy is.
-        """
+    def new_layer(self) -> CacheLayerMixin | None:
+        """An empty layer of a cache, if the policy holds K and V in this process; None: drives hold them."""
+        return None
 
     @abstractmethod
     def bytes_needed(self, tokens: int, head_dim: int, row_bytes: int) -> int:

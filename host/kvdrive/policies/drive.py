@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from kvdrive.config.abilities import Ability
-from kvdrive.kvcache.cache import DriveCache
 from kvdrive.policies.base import Policy
 from kvdrive.policies.parameters import Mask, Parameters
-
-if TYPE_CHECKING:
-    from kvdrive.kvcache.backing import Backing
-    from kvdrive.kvcache.base import LayersInMemory
 
 
 class DrivePolicy(Policy):
     """Asked for `parameters` before each ATTN_SUBMIT, in the thread that runs the model.
 
-    `sees_query` False: the parameters are the same for every query over the same tokens. A cache's policy may be
+    `sees_query` False: the parameters are the same for every query over the same tokens. A batch's policy may be
     replaced between two calls as long as its sessions were appended to with the options that the new one needs.
     Where a policy differs between heads, `of_heads` says what each head does, and `parameters` is asked of the result.
     """
@@ -44,7 +39,3 @@ class DrivePolicy(Policy):
     def of_heads(self, layer: int, kv_heads: int) -> Sequence[DrivePolicy]:
         """How each of the `kv_heads` KV heads of a layer attends; one object stands for all heads that do it alike."""
         return [self] * kv_heads
-
-    def new_cache(self, backing: Backing, layers: int, in_memory: LayersInMemory) -> DriveCache:
-        """See Policy."""
-        return DriveCache(backing, layers, self, in_memory)

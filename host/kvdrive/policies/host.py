@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,12 +12,9 @@ from numpy.typing import NDArray
 
 from kvdrive.config.abilities import Ability
 from kvdrive.errors import UnsupportedError
-from kvdrive.kvcache.base import AttachedCache, AttachedLayer, KvHandle, LayerCall, LayersInMemory
+from kvdrive.kvcache.calls import AttachedLayer, KvHandle, LayerCall
 from kvdrive.kvcache.half import to_half
 from kvdrive.policies.base import Policy
-
-if TYPE_CHECKING:
-    from kvdrive.kvcache.backing import Backing
 
 Halves = NDArray[np.float16]
 
@@ -43,9 +39,9 @@ class HostPolicy(Policy):
     def keep(self, q: torch.Tensor, k: Halves, v: Halves, scale: float) -> Kept:
         """Choose from a prompt: q [heads, g, n, d] in the model's precision, k and v [heads, n, d] binary16."""
 
-    def new_cache(self, backing: Backing, layers: int, in_memory: LayersInMemory) -> HostCache:
+    def new_layer(self) -> HostLayer:
         """See Policy."""
-        return HostCache(self, layers, in_memory)
+        return HostLayer(self)
 
 
 class HostLayer(AttachedLayer):
@@ -56,23 +52,15 @@ class HostLayer(AttachedLayer):
     def __init__(self, policy: HostPolicy) -> None:
         super().__init__()
         self.policy = policy
-        self.forget()
-
-    def forget(self) -> None:
-        """Make the layer empty."""
         self.rows: list[Kept] = []
         self.tokens = 0
-        self.is_initialized = False
-
-    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """Does nothing: the layer needs no preparation."""
-        self.is_initialized = True
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
     ) -> tuple[KvHandle, KvHandle]:
         """Count the tokens; `prefilled` and `attend` store them."""
         handle = KvHandle(self, self.tokens, key_states, value_states)
+        self.keys = key_states.new_empty((len(key_states), 0, 0, 0))  # says how many rows there are
         self.tokens += key_states.shape[2]
         self.is_initialized = True
         return handle, handle
@@ -107,52 +95,10 @@ class HostLayer(AttachedLayer):
         """Tokens of the sequence, dropped ones included."""
         return self.tokens
 
-
-class HostCache(AttachedCache):
-    """The cache of one batch. Dropped tokens are lost: no crop, no beams, and a failed call empties it."""
-
-    def __init__(self, policy: HostPolicy, layers: int, in_memory: LayersInMemory) -> None:
-        self.policy = policy
-        self._in_memory = in_memory
-        others = in_memory()
-        self.host_layers = {index: HostLayer(policy) for index in range(layers) if index not in others}
-        super().__init__([self.host_layers.get(index) or others[index] for index in range(layers)])
-
+    @property
     def bytes_read(self) -> int:
-        """See AttachedCache."""
-        return sum(row.bytes_read for layer in self.host_layers.values() for row in layer.rows)
-
-    def undo(self, tokens: int) -> None:
-        """See AttachedCache. Tokens that the failed call dropped are lost, so the cache becomes empty."""
-        self.reset()
-
-    def recompute(self, forward: Callable[..., Any], device: torch.device) -> None:
-        """See AttachedCache: no drive has tokens of this cache."""
-
-    def reset(self) -> None:
-        """See AttachedCache."""
-        for layer in self.host_layers.values():
-            layer.forget()
-        for index, other in self._in_memory().items():
-            self.layers[index] = other
-        self.history = type(self.history)()
-
-    def erase(self) -> None:
-        """See AttachedCache: no drive has tokens of this cache."""
-        self.reset()
-
-    def leave(self) -> None:
-        """See AttachedCache."""
-        self.reset()
-
-    def synchronize(self) -> None:
-        """See AttachedCache: nothing is sent."""
-
-    def writeback(self) -> None:
-        """See AttachedCache."""
-
-    def rate_singly(self) -> None:
-        """See AttachedCache: every token is a step of its own anyway."""
+        """Bytes of K and V that attention has read."""
+        return sum(row.bytes_read for row in self.rows)
 
     def crop(self, tokens_to_remove: int) -> None:
         """Not possible unless nothing is to be removed. Raises UnsupportedError."""
@@ -163,13 +109,8 @@ class HostCache(AttachedCache):
         """Raises UnsupportedError."""
         raise UnsupportedError(f"{self.policy.name} serves no beam search: use num_beams=1")
 
-    def save(self, path: Path) -> None:
-        """Raises UnsupportedError."""
-        raise UnsupportedError(f"{self.policy.name} keeps its tokens in this process: such a cache cannot be saved")
-
-    def reopen(self, path: Path) -> None:
-        """Raises UnsupportedError."""
-        raise UnsupportedError(f"{self.policy.name} opens no saved cache: attach another policy for {path}")
+    def __deepcopy__(self, memo: dict[int, Any]) -> HostLayer:
+        raise UnsupportedError(f"a cache of {self.policy.name} cannot be copied: compute its tokens with another cache")
 
 
 def _grouped(query: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:

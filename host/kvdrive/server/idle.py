@@ -64,7 +64,7 @@ class IdleSequences:
 
     def keep(self, tokens: list[int], cache: Cache, tenant: str = "") -> None:
         """Keep a finished sequence. May drop the oldest one. A cache that cannot be cropped is dropped at once."""
-        if cache.removed or not all(layer.is_croppable for layer in cache.layers):
+        if cache.batch.removed or not all(layer.is_croppable for layer in cache.layers):
             cache.reset()
             return
         self._kept.append(Kept(tokens[: cache.get_seq_length()], cache, tenant))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from kvdrive.kvcache.cache import DriveCache
+from kvdrive.kvcache.hf_cache import HfCache
 from kvdrive.server.idle import Taken
 from kvdrive.sessions.ahead import Waiting
 from kvdrive.sessions.kept import KeptSequence
@@ -35,9 +35,9 @@ class KeptSequences:
         cache = self.store.cache(prompt, name, new_tokens=new_tokens, tenant=tenant)
         return Taken(cache, self.way(cache) or "none")
 
-    def keep(self, tokens: list[int], cache: DriveCache, tenant: str = "") -> int | None:
+    def keep(self, tokens: list[int], cache: HfCache, tenant: str = "") -> int | None:
         """Save a finished sequence. Returns the number of its session; None if it is not kept."""
-        if isinstance(cache.keeper, KeptSequence):
+        if isinstance(cache.batch.listener, KeptSequence):
             return self.store.release(cache)
         cache.reset()
         return None
@@ -49,20 +49,20 @@ class KeptSequences:
         """
         self.store.ahead.see(waiting)
 
-    def way(self, cache: DriveCache) -> str | None:
+    def way(self, cache: HfCache) -> str | None:
         """How a running sequence goes on with its history; a load that was late has become a recomputation."""
-        return cache.keeper.way if isinstance(cache.keeper, KeptSequence) else None
+        return cache.batch.listener.way if isinstance(cache.batch.listener, KeptSequence) else None
 
-    def drop(self, cache: DriveCache) -> None:
+    def drop(self, cache: HfCache) -> None:
         """Forget a sequence that failed."""
-        if isinstance(cache.keeper, KeptSequence):
-            cache.keeper.stop("its generation failed")
+        if isinstance(cache.batch.listener, KeptSequence):
+            cache.batch.listener.stop("its generation failed")
         cache.reset()
 
-    def unsaved(self, cache: DriveCache) -> int:
+    def unsaved(self, cache: HfCache) -> int:
         """Tokens of a running sequence that the index does not count yet."""
-        kept = cache.keeper
-        return int(cache.get_seq_length()) - cache.removed - (kept.saved if isinstance(kept, KeptSequence) else 0)
+        kept = cache.batch.listener
+        return int(cache.get_seq_length()) - cache.batch.removed - (kept.saved if isinstance(kept, KeptSequence) else 0)
 
     def figures(self) -> dict[str, float]:
         """Counters and sizes for the metrics."""

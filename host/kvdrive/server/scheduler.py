@@ -164,7 +164,7 @@ class Scheduler:
             else:
                 per_token = self._checkpoint.shape.bytes_per_token
                 return KeptSequences(attachment.sessions, per_token)
-        costs = Costs(None, "", attachment.measure)
+        costs = Costs(None, "", attachment.rates.resuming)
         if self._limits.idle and self._config.placement.active == "drive":  # what is in memory is always used
             try:
                 costs.measure()  # so that no request waits for it

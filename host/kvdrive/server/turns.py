@@ -18,8 +18,7 @@ from transformers import PreTrainedModel
 from kvdrive.errors import TargetError, UnsupportedError
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.decode import choose
-from kvdrive.kvcache.base import AttachedCache
-from kvdrive.kvcache.memory import MemoryCache
+from kvdrive.kvcache.hf_cache import HfCache
 from kvdrive.plugins.together import in_parts
 from kvdrive.plugins.transformers import Attachment
 from kvdrive.server.idle import IdleSequences
@@ -40,7 +39,7 @@ class Running:
     """
 
     job: Job
-    cache: AttachedCache
+    cache: HfCache
     cached: int
     resume: str
     tokens: list[int]
@@ -56,7 +55,7 @@ class Running:
     @property
     def held(self) -> int:
         """Tokens of it that are on the drives or in flight."""
-        return self.computed - self.cache.removed
+        return self.computed - self.cache.batch.removed
 
     @property
     def in_prompt(self) -> bool:
@@ -86,14 +85,14 @@ class Turns:
     @property
     def in_memory(self) -> set[int]:
         """The sessions whose running sequence is in memory, with the drive as its home."""
-        caches = [running.cache for running in self.running]
-        kept = [cache.keeper for cache in caches if isinstance(cache, MemoryCache)]
+        batches = [running.cache.batch for running in self.running]
+        kept = [one.listener for one in batches if not one.placement.drives_attend]
         return {one.number for one in kept if isinstance(one, KeptSequence) and one.number is not None}
 
     def begin(self, job: Job) -> None:
         """Let a job join. Raises InputError for the name of a session that is in use."""
         taken = self.finished.take(job.prompt, job.session, job.new_tokens, job.tenant)
-        taken.cache.measure_unread_anew()
+        taken.cache.batch.statistics.measure_unread_anew()
         cached = int(taken.cache.get_seq_length())
         job.slot = min(set(range(self._limits.running)) - {running.job.slot for running in self.running})
         self._metrics.resumes.labels(taken.resume).inc()
@@ -105,7 +104,7 @@ class Turns:
             self._said = True
         generator = torch.Generator().manual_seed(job.sampling.seed)
         self.running.append(Running(job, taken.cache, cached, taken.resume, list(job.prompt), generator, not alone))
-        self.running[-1].removed_before = taken.cache.removed
+        self.running[-1].removed_before = taken.cache.batch.removed
 
     def turn(self) -> None:
         """Advance every sequence. A failed command ends only the sequence that needs it. Raises TargetError."""
@@ -161,13 +160,13 @@ class Turns:
     def _prefill(self, running: Running) -> None:
         """Compute the next chunk of a prompt; behind its last one, choose the first token. Prompts take turns."""
         computed, prompt = running.computed, running.job.prompt
-        size = self._limits.chunk if in_parts(running.cache) else 0
+        size = self._limits.chunk if in_parts(running.cache.batch) else 0
         chunk = prompt[computed : computed + size] if size else prompt[computed:]
-        running.cache.in_prompt = running.cached == 0 and computed > 0
+        running.cache.batch.in_prompt = running.cached == 0 and computed > 0
         logits = self._call(running, chunk)
         if logits is None:
             return
-        running.cache.in_prompt = False
+        running.cache.batch.in_prompt = False
         self._metrics.chunks.inc()
         if running.computed < len(prompt):
             self.running.remove(running)  # the next prompt's turn
@@ -207,7 +206,7 @@ class Turns:
     def _end(self, running: Running, error: Exception | None = None) -> None:
         """Keep what was computed, and let the sequence leave."""
         self.running.remove(running)
-        number, removed, unread = None, running.cache.removed, running.cache.unread_mass()
+        number, removed, unread = None, running.cache.batch.removed, running.cache.batch.statistics.unread_mass()
         self._metrics.removed_tokens.inc(removed - running.removed_before)
         if running.cache.get_seq_length():
             number = self.finished.keep(running.tokens, running.cache, running.job.tenant)

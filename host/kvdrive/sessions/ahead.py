@@ -16,7 +16,7 @@ from kvdrive.errors import KvdriveError, TargetError
 from kvdrive.sessions.record import Record
 
 if TYPE_CHECKING:
-    from kvdrive.kvcache.cache import DriveCache
+    from kvdrive.kvcache.batch import Batch
     from kvdrive.sessions.store import SessionStore
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class LookAhead:
     def __init__(self, store: SessionStore) -> None:
         self._store = store
         self._warm: set[int] = set()
-        self._ready: dict[Waiting, DriveCache] = {}
+        self._ready: dict[Waiting, Batch] = {}
 
     def see(self, waiting: Several[Waiting]) -> None:
         """The requests that wait now, the next one first. Loads for those that memory has room for.
@@ -77,7 +77,7 @@ class LookAhead:
         self._warm &= set(wanted)
         self._store.shelf.eviction.look_ahead(wanted)
 
-    def take(self, request: Waiting) -> DriveCache | None:
+    def take(self, request: Waiting) -> Batch | None:
         """The cache of a request whose turn has come; None if it was not loaded."""
         return self._ready.pop(request, None)
 

@@ -13,7 +13,7 @@ import torch
 from kvdrive import abi
 from kvdrive.kvcache.backing import Backing, drop
 from kvdrive.kvcache.drive_rates import Clock, Heads, best, drive_rates, stored, token_bytes
-from kvdrive.kvcache.sequence import Sequence
+from kvdrive.kvcache.drive_sequence import DriveSequence
 from kvdrive.kvcache.session import Session
 from kvdrive.plugins.host_attention import attend_on_host
 from kvdrive.sessions.rates import Rates
@@ -86,7 +86,7 @@ def _drives(shape: Shape, backing: Backing, clock: Clock) -> tuple[float, float,
     heads = Heads(shape.heads, shape.kv_heads, shape.head_dim)
     rates, row = drive_rates(backing, heads), token_bytes(backing, heads)
 
-    def use(sequence: Sequence) -> None:
+    def use(sequence: DriveSequence) -> None:
         def compare(session: Session) -> None:
             session.label()
             for _ in range(_READS):

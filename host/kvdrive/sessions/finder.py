@@ -7,8 +7,10 @@ from collections.abc import Sequence as Several
 from dataclasses import dataclass
 
 from kvdrive.errors import InputError
-from kvdrive.kvcache.sequence import Sequence, gather
+from kvdrive.kvcache.drive_sequence import DriveSequence
+from kvdrive.kvcache.sequence import Sequence
 from kvdrive.kvcache.session import Session
+from kvdrive.kvcache.slices import gather
 from kvdrive.kvcache.xcache.sequence import InputSequence
 from kvdrive.nvme.errors import CommandError
 from kvdrive.sessions import record
@@ -200,7 +202,7 @@ class Finder:
         self.stats.hit_tokens += common
         return self._as_stored(sequence, told, common), stored[:common]
 
-    def _as_stored(self, sequence: Sequence, told: Record, tokens: int) -> Sequence:
+    def _as_stored(self, sequence: DriveSequence, told: Record, tokens: int) -> Sequence:
         """A fork of `tokens` tokens as a row of K and V or of layer inputs. `told`: the record on the drive."""
         shared = self._shelf.backing.xcache
         if told.inputs is None or shared is None:
@@ -219,7 +221,7 @@ class Finder:
         with self.index.transaction():
             self.index.remove(entry.id)
 
-    def _verify(self, sequence: Sequence, entry: Entry, count: int) -> tuple[list[int], Record]:
+    def _verify(self, sequence: DriveSequence, entry: Entry, count: int) -> tuple[list[int], Record]:
         """The tokens that every part of a forked session names, and its record. Raises _StaleError, CommandError."""
 
         def look(session: Session) -> tuple[bytes, Record | None, list[int]]:

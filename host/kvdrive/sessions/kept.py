@@ -14,7 +14,7 @@ from kvdrive.sessions.record import Record
 from kvdrive.sessions.resume import Way
 
 if TYPE_CHECKING:
-    from kvdrive.kvcache.cache import DriveCache
+    from kvdrive.kvcache.batch import Batch
     from kvdrive.sessions.layouts import Layouts
     from kvdrive.sessions.store import SessionStore
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class KeptSequence:
-    """The keeper of `cache` (see `kvcache.keeper.Keeper`).
+    """The keeper of `cache` (see `kvcache.listener.Listener`).
 
     `ids`: its tokens; `removed`: those that were behind the first group and are gone. `saved`: how many of `ids` the
     index knows, as session `number`; None: it does not know it. `named`: how many each part of it on the drives names.
@@ -33,11 +33,9 @@ class KeptSequence:
     of its tenant.
     """
 
-    def __init__(
-        self, store: SessionStore, cache: DriveCache, layouts: Layouts, name: str, way: Way | None = None
-    ) -> None:
+    def __init__(self, store: SessionStore, cache: Batch, layouts: Layouts, name: str, way: Way | None = None) -> None:
         self.store = store
-        self.cache: DriveCache = cache
+        self.cache: Batch = cache
         self.layouts = layouts
         self.name = name
         self.way = way
@@ -91,21 +89,21 @@ class KeptSequence:
         return self.ids[len(self.growing.keys) * self.store.block : self.saved]
 
     def called(self, arguments: dict[str, Any]) -> None:
-        """See Keeper. Saves when enough tokens have come."""
+        """See Listener. Saves when enough tokens have come."""
         held = len(self.ids) + len(self.removed)
         if reason := why_not_plain(arguments, held):
             return self.stop(reason)
         ids = arguments["input_ids"]
-        if self.cache.get_seq_length() != held + ids.shape[1]:
+        if self.cache.length != held + ids.shape[1]:
             return self.stop("some of its tokens did not come through the model's own forward")
-        if (load := self.cache.load_ended()) is not None:
+        if (load := self.cache.placement.load_ended()) is not None:
             self.way = "recompute" if load.late else "load"
             self.store.loaded(load)
         before = len(self.ids)
         self.ids += ids[0].tolist()
         if self.stored // self.store.every > self.saved // self.store.every:
             try:
-                if self.cache.saves_behind:
+                if self.cache.placement.saves_behind:
                     self.store.save_behind(self)
                 else:
                     self.store.save(self)
@@ -115,7 +113,7 @@ class KeptSequence:
         return None
 
     def shrinks(self, tokens: int) -> None:
-        """See Keeper. The index forgets the session before the drives do; a later save adds it again."""
+        """See Listener. The index forgets the session before the drives do; a later save adds it again."""
         self._wait()
         if tokens < self.saved:
             self.store.withdraw(self)
@@ -128,25 +126,25 @@ class KeptSequence:
             self._begin_anew()
 
     def removes(self, tokens: int) -> None:
-        """See Keeper. What the index names stays as it is; the cache goes on with a fork of it."""
+        """See Listener. What the index names stays as it is; the cache goes on with a fork of it."""
         self._wait()
         self.store.leave_behind(self)
 
     def removed_tokens(self, tokens: int) -> None:
-        """See Keeper."""
+        """See Listener."""
         first = self.store.group
         self.removed += self.ids[first : first + tokens]
         del self.ids[first : first + tokens]
         self.counted = max(self.counted - tokens, 0)
         self.rename()
 
-    def released(self) -> None:
-        """See Keeper."""
+    def reordered(self) -> None:
+        """See Listener."""
         self.stop("its rows change places")
 
     def model_changed(self, reason: str) -> None:
-        """See Keeper. What was saved stays what it is; the cache goes on with a fork of it."""
-        if not self.cache.get_seq_length():
+        """See Listener. What was saved stays what it is; the cache goes on with a fork of it."""
+        if not self.cache.length:
             return self.rename()
         self._wait()
         try:
@@ -156,26 +154,26 @@ class KeptSequence:
         return self.stop(reason)
 
     def lost(self) -> None:
-        """See Keeper. The session that this one was forked from has lost the same tokens."""
+        """See Listener. The session that this one was forked from has lost the same tokens."""
         self._wait()
         self.store.drop_lost(self)
         self.counted = 0
         self._begin_anew()
 
     def make_room(self) -> bool:
-        """See Keeper."""
+        """See Listener."""
         return self.store.shelf.make_room()
 
-    def leave_drives(self, reason: str) -> bool:
-        """See Keeper."""
+    def runs_in_memory_alone(self, reason: str) -> bool:
+        """See Listener."""
         log.warning("a sequence goes on in memory, its later tokens are not kept: %s", reason)
         self._wait()
         self.store.close_entry(self)
-        self.cache.keeper = None
+        self.cache.listener = None
         return self.number is not None
 
-    def leave(self) -> None:
-        """See Keeper."""
+    def detaching(self) -> None:
+        """See Listener."""
         self.store.finish(self)
 
     def settle(self) -> None:
@@ -202,4 +200,4 @@ class KeptSequence:
         self._wait()
         self.store.withdraw(self)
         self.store.forget(self)
-        self.cache.keeper = None
+        self.cache.listener = None

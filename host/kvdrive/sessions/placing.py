@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
+from kvdrive.kvcache.memory import InMemory
 from kvdrive.kvcache.sequence import Sequence
 from kvdrive.sessions.ahead import Waiting
 from kvdrive.sessions.entry import Entry
@@ -14,8 +15,7 @@ from kvdrive.sessions.record import Record
 from kvdrive.sessions.resume import ON_DRIVES, WAYS, Costs, Turn, Way
 
 if TYPE_CHECKING:
-    from kvdrive.kvcache.cache import DriveCache
-    from kvdrive.kvcache.memory import MemoryCache
+    from kvdrive.kvcache.batch import Batch
 
 Found = tuple[Entry, Sequence, list[int]]  # what the finder returns
 
@@ -23,14 +23,14 @@ Found = tuple[Entry, Sequence, list[int]]  # what the finder returns
 class Places(Protocol):
     """Where the sequences of an attached model can be."""
 
-    def on_drives(self) -> DriveCache:
-        """An empty cache: the drives attend."""
+    def on_drives(self) -> Batch:
+        """An empty batch: the drives attend."""
 
     def fits(self, tokens: int) -> bool:
         """True if memory has room for a sequence of `tokens` tokens."""
 
-    def in_memory(self, tokens: int) -> MemoryCache | None:
-        """An empty cache in memory for `tokens` tokens; None where there is no room, or sequences are on drives."""
+    def in_memory(self, tokens: int) -> Batch | None:
+        """An empty batch in memory for `tokens` tokens; None where there is no room, or sequences are on drives."""
 
     def check_model(self) -> None:
         """Look closely if the model is still the one whose identity names sessions; if not, tell all caches."""
@@ -65,7 +65,7 @@ class Placing:
         turn = self._turn(request, entry, known, in_memory=in_memory)
         return not self._costs.choose(turn, WAYS if in_memory else ON_DRIVES).forks
 
-    def cache_for(self, request: Waiting, found: Found | None, *, ahead: bool) -> tuple[DriveCache, Way | None]:
+    def cache_for(self, request: Waiting, found: Found | None, *, ahead: bool) -> tuple[Batch, Way | None]:
         """An empty cache for a request, and how it goes on with what was found.
 
         `ahead`: the request waits, so that all layers may be loaded before the first one computes.
@@ -80,10 +80,12 @@ class Placing:
         choice = self._costs.choose(turn, WAYS if request.prompt else ("load", "attend"))
         if choice.way == "attend":
             return self._places.on_drives(), "attend"
-        memory.plan = choice.plan
-        if memory.plan is not None:
-            bytes_ahead = turn.bytes if ahead else min(memory.plan.buffer_bytes, memory.options.read_buffer)
-            memory.plan = replace(memory.plan, buffer_bytes=bytes_ahead)
+        plan, placement = choice.plan, memory.placement
+        assert isinstance(placement, InMemory)
+        if plan is not None:
+            bytes_ahead = turn.bytes if ahead else min(plan.buffer_bytes, placement.options.read_buffer)
+            plan = replace(plan, buffer_bytes=bytes_ahead)
+        placement.plan = plan
         return memory, choice.way
 
     def _turn(self, request: Waiting, entry: Entry, held: int, *, in_memory: bool = True) -> Turn:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from kvdrive import abi
-from kvdrive.kvcache.sequence import Slice, gather
+from kvdrive.kvcache.slices import Slice, gather
 from kvdrive.kvcache.xcache.sequence import InputSequence
 from kvdrive.nvme.errors import CommandError
 from kvdrive.sessions import owner, record
@@ -41,7 +41,7 @@ class Saving:
                 raise
             self._explain(kept, tokens)
         self.on_step("explained")
-        kept.cache.flush()
+        kept.cache.part.shared.backing.flush()
         self.on_step("durable")
         self._note(kept, tokens)
 
@@ -123,7 +123,7 @@ class Saving:
 
     def _new_entry(self, kept: KeptSequence, told: Record) -> NewEntry:
         numbers = {queue: number for number, queue in enumerate(self._shelf.backing.queues)}
-        slices = [[numbers[s.queue], s.session.number, s.first, s.last] for s in kept.cache.sequences[0]]
+        slices = [[numbers[s.queue], s.session.number, s.first, s.last] for s in kept.cache.sequences[0].slices]
         return NewEntry(
             kept.growing.root, told.tenant, told.model, slices, told.text(), told.bytes_per_token,
             told.block, kept.name, self._owner, kept.saved, kept.tail, kept.growing.last,

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from collections.abc import Sequence as Several
 from dataclasses import dataclass
 
 from kvdrive.errors import TargetError
 from kvdrive.kvcache.backing import Backing
-from kvdrive.kvcache.sequence import Sequence, Slice
+from kvdrive.kvcache.drive_sequence import DriveSequence
+from kvdrive.kvcache.sequence import Sequence
 from kvdrive.kvcache.session import Session
+from kvdrive.kvcache.slices import Slice
 from kvdrive.nvme.errors import CommandError
 from kvdrive.sessions import record
 from kvdrive.sessions.entry import Entry
@@ -64,14 +67,14 @@ class Shelf:
         self.eviction = make_eviction(options.eviction)
         self.stats = StoreStats()
 
-    def existing(self, entry: Entry) -> Sequence:
+    def existing(self, entry: Entry) -> DriveSequence:
         """A kept session on the drives. It can be forked, read and trimmed."""
         queues, options = self.backing.queues, Record.of(entry.record).append_options
 
         def part(drive: int, number: int, first: int, last: int) -> Slice:
             return Slice(queues[drive], Session.existing(queues[drive].target, number, options), first, last)
 
-        return Sequence([part(*one) for one in entry.slices])
+        return DriveSequence([part(*one) for one in entry.slices])
 
     def drop(self, numbers: list[int]) -> int:
         """Remove sessions, first from the index, then from the drives. Returns how many there were."""
@@ -157,7 +160,7 @@ class Shelf:
                 log.info("a session could not be removed from the drive: %s", error)
 
 
-def trim_all(sequences: list[Sequence]) -> None:
+def trim_all(sequences: Several[Sequence]) -> None:
     """Remove sequences from the drives, as far as these respond."""
     for sequence in sequences:
         for future in sequence.trim(0):

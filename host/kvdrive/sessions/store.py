@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from kvdrive import abi
 from kvdrive.errors import TargetError, UnsupportedError
 from kvdrive.kvcache.backing import Backing
+from kvdrive.kvcache.hf_cache import HfCache
 from kvdrive.kvcache.loading import LoadStats
 from kvdrive.kvcache.overflow import Removal
-from kvdrive.kvcache.sequence import Sequence, Slice
 from kvdrive.kvcache.xcache.sequence import InputSequence
 from kvdrive.nvme.errors import CommandError
 from kvdrive.nvme.rows import tokens_per_group
@@ -36,17 +35,16 @@ from kvdrive.sessions.index import Index
 from kvdrive.sessions.kept import KeptSequence
 from kvdrive.sessions.layouts import Layouts
 from kvdrive.sessions.options import SessionOptions
-from kvdrive.sessions.placing import Places, Placing
+from kvdrive.sessions.placing import Found, Places, Placing
 from kvdrive.sessions.rates import costs_file
 from kvdrive.sessions.record import Record, RecordsFullError
 from kvdrive.sessions.resume import STEPS, Costs
 from kvdrive.sessions.saving import Saving
 from kvdrive.sessions.shelf import Shelf, trim_all
 from kvdrive.sessions.wear import Governor
-from kvdrive.targets.base import Target
 
 if TYPE_CHECKING:
-    from kvdrive.kvcache.cache import DriveCache
+    from kvdrive.kvcache.batch import Batch
 
 log = logging.getLogger(__name__)
 _stores = itertools.count()
@@ -79,7 +77,7 @@ class SessionStore:
         self.costs = Costs(costs_file(index.path), self._rates_key(), places.measure)
         self._saver = ThreadPoolExecutor(1, "kvdrive-saver")
         self._owner = owner.this_process(next(_stores))
-        append_options = int(places.on_drives().append_options)
+        append_options = int(places.on_drives().part.shared.append_options)
         self._layouts_of = partial(Layouts, backing, shape, append_options=append_options)
         self._finders: dict[str, Finder] = {}
         self.saving = Saving(self.shelf, self.governor, self._owner)
@@ -112,7 +110,7 @@ class SessionStore:
         find: bool = True,
         new_tokens: int = STEPS,
         tenant: str | None = None,
-    ) -> DriveCache:
+    ) -> HfCache:
         """A cache that holds as many of the first tokens of `ids` [tokens] or [1, tokens] as the drives have.
 
         At most all but the last; without `ids` all tokens of the session called `name`. It is kept while the model
@@ -125,9 +123,9 @@ class SessionStore:
         """
         self._places.check_model()
         request = Waiting(tuple(_plain(ids)), name, new_tokens, self.options.tenant if tenant is None else tenant)
-        return self.ahead.take(request) or self._begin(request, find=find)
+        return HfCache(self.ahead.take(request) or self._begin(request, find=find))
 
-    def _begin(self, request: Waiting, *, find: bool = True, ahead: bool = False) -> DriveCache:
+    def _begin(self, request: Waiting, *, find: bool = True, ahead: bool = False) -> Batch:
         """See `cache`. `ahead`: the request waits, so that all layers may be loaded before the first one computes."""
         wanted, name, finder = list(request.prompt), request.name, self.finder_of(request.tenant)
         if name:
@@ -145,12 +143,12 @@ class SessionStore:
                 trim_all([found[1]])
             raise
         kept = KeptSequence(self, cache, finder.layouts, name, "recompute" if anew else way)
-        cache.keeper = kept
+        cache.listener = kept
         self.stats.count(kept.way)
         if found is not None:
-            self._fill(kept, *found)
+            self._fill(kept, found)
         elif wanted and not self._admits(kept, wanted):
-            cache.write_nothing()
+            cache.placement.write_nothing()
         self._open.append(kept)
         return cache
 
@@ -160,7 +158,7 @@ class SessionStore:
         for finder in self._finders.values():
             finder.layouts.renew()
 
-    def load_ahead(self, request: Waiting, known: int, entry: Entry) -> DriveCache | None:
+    def load_ahead(self, request: Waiting, known: int, entry: Entry) -> Batch | None:
         """Begin to load `known` tokens of a waiting request; None where that does not pay, or memory has no room.
 
         Raises InputError, TargetError.
@@ -177,22 +175,19 @@ class SessionStore:
         the drives attend to other sequences in between.
         """
         told = Record.of(entry.record)
+        existing = self.shelf.existing(entry)
+        for layer, kind, _, numbers in told.lists():
+            existing.start_read(layer, kind, tokens, numbers)
 
-        def read(one: Slice, layer: int, kind: abi.KvKind, numbers: int, target: Target) -> None:
-            one.session.read(layer, kind, 0, (one.last - one.first, tokens, numbers))
-
-        for one in self.shelf.existing(entry):
-            for layer, kind, _, numbers in told.lists():
-                one.queue.start(partial(read, one, layer, kind, numbers))
-
-    def discard(self, cache: DriveCache) -> None:
+    def discard(self, cache: Batch) -> None:
         """Forget an unused cache of `cache`."""
         kept = self._kept(cache)
         self.forget(kept)
-        cache.keeper = None
+        cache.listener = None
         cache.reset()
 
-    def _fill(self, kept: KeptSequence, entry: Entry, sequence: Sequence, ids: list[int]) -> None:
+    def _fill(self, kept: KeptSequence, found: Found) -> None:
+        entry, sequence, ids = found
         told = Record.of(entry.record)
         kept.cache.adopt(
             [sequence], torch.tensor([ids]), told.layers, [Removal(at, tokens) for at, tokens in told.removals]
@@ -254,7 +249,7 @@ class SessionStore:
     def _to_save(self, kept: KeptSequence) -> int:
         """Tokens that should be saved now; 0: there is nothing to do."""
         tokens = kept.stored
-        if kept.cache.keeper is not kept or tokens <= kept.saved or self._stop_if_full(kept):
+        if kept.cache.listener is not kept or tokens <= kept.saved or self._stop_if_full(kept):
             return 0
         if not self._admits(kept, kept.ids[:tokens]):
             return 0
@@ -291,15 +286,17 @@ class SessionStore:
             return
         self.stats.saves += 1
 
-    def keep(self, cache: DriveCache) -> int | None:
+    def keep(self, cache: HfCache) -> int | None:
         """Save all tokens of `cache`, pending ones as well. Returns the session's number; None if it is not kept."""
-        kept = self._kept(cache)
+        return self._keep(self._kept(cache.batch))
+
+    def _keep(self, kept: KeptSequence) -> int | None:
         while True:
             try:
-                cache.write_all()
+                kept.cache.write_all()
                 break
             except CommandError as error:
-                if not cache.send_again(error):
+                if not kept.cache.send_again(error):
                     raise
         self.save(kept)
         return kept.number
@@ -313,32 +310,32 @@ class SessionStore:
                 with self.index.transaction():  # going on with all of it is a second use
                     self.index.wanted(_wanted_keys(kept, kept.ids))
             elif kept.ids and kept.stored:
-                self.keep(cache)
+                self._keep(kept)
         except (CommandError, TargetError, sqlite3.Error) as error:
             self.stats.failed_saves += 1
             log.warning("the last tokens of a session could not be saved: %s", str(error))
         finally:
             self.forget(kept)
-            cache.keeper = None
+            cache.listener = None
             cache.transfers.abandon()
             if kept.number is not None:
-                cache.let_go()
+                cache.hand_over()
                 self.close_entry(kept)
             cache.reset()
         self.shelf.enforce(kept.layouts.tenant)
         return kept.number
 
-    def release(self, cache: DriveCache) -> int | None:
+    def release(self, cache: HfCache) -> int | None:
         """`finish` for a cache that `self.cache` returned. One that is not kept any more is emptied."""
-        if cache.keeper is None:
+        if cache.batch.listener is None:
             cache.reset()
             return None
-        return self.finish(self._kept(cache))
+        return self.finish(self._kept(cache.batch))
 
-    def _kept(self, cache: DriveCache) -> KeptSequence:
-        if not isinstance(cache.keeper, KeptSequence):
+    def _kept(self, cache: Batch) -> KeptSequence:
+        if not isinstance(cache.listener, KeptSequence):
             raise UnsupportedError("this cache is not kept: get one from sessions.cache()")
-        return cache.keeper
+        return cache.listener
 
     def _admits(self, kept: KeptSequence, ids: list[int]) -> bool:
         """True if a sequence that begins with `ids` is written for later use. The governor is asked once."""

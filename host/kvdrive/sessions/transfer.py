@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from kvdrive import abi, private
 from kvdrive.errors import InputError
 from kvdrive.kvcache.backing import Backing
-from kvdrive.kvcache.sequence import Sequence, Slice, gather
+from kvdrive.kvcache.drive_sequence import DriveSequence
+from kvdrive.kvcache.slices import Slice, gather
 from kvdrive.nvme.commands import Halves, flush
 from kvdrive.sessions import record
 from kvdrive.sessions.chain import GrowingChain
@@ -83,12 +84,12 @@ def _store(shelf: Shelf, told: Record, file: Any, name: str) -> int:
     told = replace(told, name=name or told.name, parts=len(parts))
     if told.name and index.named(told.name, told.tenant) is not None:
         raise InputError(f"there is a session '{told.name}' already: choose another name")
-    sequence = Sequence.open(backing.queues, parts, told.append_options, bytes.fromhex(told.model))
+    sequence = DriveSequence.open(backing.queues, parts, told.append_options, bytes.fromhex(told.model))
     try:
         for layer in told.indices:
             k, v = (file[_part(kind, layer)] for kind in abi.KvKind)
             sequence.append(layer, 0, k, v, lambda seconds: None).wait()
-        for part, one in enumerate(sequence):
+        for part, one in enumerate(sequence.slices):
             one.queue.run(partial(_explain, one, replace(told, part=part), tokens))
         _flush(backing)
     except BaseException:
@@ -98,7 +99,7 @@ def _store(shelf: Shelf, told: Record, file: Any, name: str) -> int:
     growing = GrowingChain(chain)
     growing.extend(held)
     numbers = {queue: number for number, queue in enumerate(backing.queues)}
-    slices = [[numbers[one.queue], one.session.number, one.first, one.last] for one in sequence]
+    slices = [[numbers[one.queue], one.session.number, one.first, one.last] for one in sequence.slices]
     entry = NewEntry(
         chain.root, told.tenant, told.model, slices, told.text(), told.bytes_per_token, told.block, told.name, "",
         len(held), held[len(growing.keys) * told.block :], growing.last,
@@ -112,13 +113,13 @@ def _explain(one: Slice, told: Record, tokens: list[int], target: Target) -> Non
     record.put_tokens(one.session, 0, tokens)
 
 
-def _read(sequence: Sequence, layer: int, kind: abi.KvKind, tokens: int, head_dim: int) -> Halves:
+def _read(sequence: DriveSequence, layer: int, kind: abi.KvKind, tokens: int, head_dim: int) -> Halves:
     """K or V of a layer [heads, tokens, d], from all parts."""
 
     def read(one: Slice, target: Target) -> Halves:
         return one.session.read(layer, kind, 0, (one.last - one.first, tokens, head_dim))
 
-    return np.concatenate([one.queue.run(partial(read, one)) for one in sequence])
+    return np.concatenate([one.queue.run(partial(read, one)) for one in sequence.slices])
 
 
 def _flush(backing: Backing) -> None:

@@ -55,7 +55,7 @@ def seconds(model: PreTrainedModel, drive: Emulator, factor: float, count: int, 
         for layer in range(config.num_hidden_layers):
             size = (BATCH, kv_heads, tokens, head_dim)
             cache.update(*(torch.randn(size, generator=generator).to(model.dtype) for _ in range(2)), layer)
-        cache.synchronize()
+        cache.batch.synchronize()
         for number in range(STEPS + 1):
             began = time.perf_counter()
             at = torch.full((BATCH, 1), tokens + number)  # a filled cache has no token ids

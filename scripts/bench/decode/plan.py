@@ -25,7 +25,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, OPTConfig, PreTraine
 from bench.decode.random_models import LLAMA_426M
 from bench.setup import Setup
 from bench.table import Block, Table
-from kvdrive.kvcache.cache import DriveCache
+from kvdrive.kvcache.hf_cache import HfCache
 from kvdrive.kvcache.xcache.sequence import InputSequence
 from kvdrive.perf.here import Here, measure, sample
 from kvdrive.perf.kept import KeptRates
@@ -107,11 +107,11 @@ class Round:
 CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
 
 
-def fill(model: PreTrainedModel, attached: Attachment, cache: DriveCache, setting: Setting) -> None:
+def fill(model: PreTrainedModel, attached: Attachment, cache: HfCache, setting: Setting) -> None:
     """Give every layer K and V of random numbers; rows that are stored as X get those of random inputs."""
     config = decoder_config(model)
     _, kv_heads, head_dim = heads_of(config)
-    xcache = attached._backing.xcache
+    xcache = attached._home.backing.xcache
     generator = torch.Generator().manual_seed(1)
     positions = torch.arange(setting.tokens)[None]
     rotary = getattr(model.get_decoder(), "rotary_emb", None)
@@ -126,8 +126,8 @@ def fill(model: PreTrainedModel, attached: Attachment, cache: DriveCache, settin
             for row in range(as_inputs):
                 k[row], v[row] = xcache.projections.project(layer, x[row], positions[0].numpy(), 0)
         cache.update(k, v, layer)
-    cache.synchronize()
-    cache.flush()  # otherwise the drive may hold the last rows in memory
+    cache.batch.synchronize()
+    cache.batch.part.shared.backing.flush()  # otherwise the drive may hold the last rows in memory
 
 
 @contextmanager
@@ -141,7 +141,7 @@ def filled(model: PreTrainedModel, setting: Setting, drives: DriveOptions) -> It
         torch.no_grad(),
     ):
         kept = attached.cache()
-        assert isinstance(kept, DriveCache)
+        assert isinstance(kept, HfCache)
         fill(model, attached, kept, setting)
         ids = torch.ones(setting.batch, 1, dtype=torch.int64)
 
@@ -160,7 +160,7 @@ def filled(model: PreTrainedModel, setting: Setting, drives: DriveOptions) -> It
         step()
         if isinstance(drive := opened.drives[0], CpuDrive):
             _require_disk(drive, step().disk_bytes, model, setting)
-        yield steps, sum(isinstance(row, InputSequence) for row in kept.sequences)
+        yield steps, sum(isinstance(row, InputSequence) for row in kept.batch.sequences)
 
 
 def _require_disk(drive: CpuDrive, read: float, model: PreTrainedModel, setting: Setting) -> None:

@@ -85,7 +85,7 @@ class Bench:
         cache = attached.sessions.cache(ids, new_tokens=STEPS)
         self._forward(ids[:, cache.get_seq_length() :], cache)
         took = time.perf_counter() - began
-        chosen = cache.keeper.way
+        chosen = cache.batch.listener.way
         assert chosen is not None
         found = {"seconds": took, "way": chosen, "loaded_bytes": attached.sessions.stats.loaded_bytes - before}
         attached.sessions.release(cache)

@@ -70,7 +70,7 @@ def test_a_session_moves_to_another_drive(place, model, tmp_path):
     tokens = greedy(model, PROMPT, 10)
     with attach(model, other) as attached:
         cache = attached.sessions.cache(name="copy")
-        assert torch.equal(cache.token_ids(), tokens[:, :-1])
+        assert torch.equal(cache.batch.token_ids(), tokens[:, :-1])
         more = greedy(model, tokens, 20, past_key_values=cache)
     assert torch.equal(more, greedy(model, PROMPT, 30))
 
@@ -105,9 +105,9 @@ def test_sessions_are_removed(place, model):
 def test_what_a_killed_process_left_is_removed(place, model):
     with attach(model, place) as attached:
         cache = attached.sessions.cache(PROMPT)
-        attached.sessions.forget(cache.keeper)
-        cache.keeper = None
-        cache.let_go()  # the fork stays on the drive, and no index names it
+        attached.sessions.forget(cache.batch.listener)
+        cache.batch.listener = None
+        cache.batch.hand_over()  # the fork stays on the drive, and no index names it
     assert "1 that no index names" in run("gc", place)
     assert len(json.loads(run("list", place, "--json"))) == 2
 

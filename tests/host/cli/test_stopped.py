@@ -17,7 +17,7 @@ from kvdrive.errors import Stopped
 from kvdrive.generation import batches, checkpoints, progress
 from kvdrive.generation.conversation import Conversation, as_text
 from kvdrive.generation.generate import greedy
-from kvdrive.kvcache.layer import DriveLayer
+from kvdrive.kvcache.on_drives import DriveLayer
 
 ENDING = """
 import os, signal, sys
@@ -118,7 +118,7 @@ def test_an_answer_that_is_stopped_in_its_prefill_harms_nothing(chat, checkpoint
     answer, prefilled = Conversation.answer, DriveLayer.update
 
     def update(self, *arguments, **options):
-        if self.index == 1:
+        if self.stored.index == 1:
             raise KeyboardInterrupt
         return prefilled(self, *arguments, **options)
 

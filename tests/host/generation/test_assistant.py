@@ -106,7 +106,7 @@ def texts(checkpoint, assistant, target, sampling=GREEDY, stop_ids=frozenset(), 
             found = list(steps(checkpoint.model, ids, cache, NEW, **how))
         else:
             found = list(assisted_steps(checkpoint.model, ids, cache, NEW, assistant, **how))
-        held = cache.token_ids()
+        held = cache.batch.token_ids()
         again = next(steps(checkpoint.model, torch.tensor([[*held[0].tolist(), 7]]), cache, 1))
         return [int(one.tokens) for one in found], found, held, again.logits
 

@@ -26,7 +26,7 @@ IDS = prompts(1, 100)
 def found(attached, ids=IDS):
     cache = attached.sessions.cache(ids)
     length = cache.get_seq_length()
-    attached.sessions.discard(cache)
+    attached.sessions.discard(cache.batch)
     return length
 
 
@@ -220,8 +220,8 @@ def test_a_saved_cache_remembers_its_positions(target, tmp_path):
         wanted = model(IDS[:, 60:61], past_key_values=cache, **step).logits
     with attach(model, target, on_failure="recompute") as attached:
         cache = attached.reopen(tmp_path / "saved.json")
-        assert torch.equal(cache.history.position_ids(), places)
-        cache.recompute(attached._forward, model.device)
+        assert torch.equal(cache.batch.history.position_ids(), places)
+        attached._calls.recovery.recompute(cache.batch)
         again = model(IDS[:, 60:61], past_key_values=cache, **step).logits
     torch.testing.assert_close(again, wanted, rtol=0, atol=0.01)
 
@@ -303,12 +303,12 @@ def test_an_object_that_nobody_can_look_into_is_equal_to_itself(target, tmp_path
             model(IDS[:, :60], past_key_values=cache)
             model.model.norm.register_forward_hook(only_looks(lambda module, inputs, output: None))
             model(IDS[:, 60:], past_key_values=cache)
-            cache.recompute(attached._forward, model.device)
+            attached._calls.recovery.recompute(cache.batch)
             assert cache.get_seq_length() == 100
             held[0] = other
             model(IDS[:, :1], past_key_values=cache)
             with pytest.raises(UnsupportedError, match="the model has changed"):
-                cache.recompute(attached._forward, model.device)
+                attached._calls.recovery.recompute(cache.batch)
         assert of_model(model) != of_model(model)
 
 

@@ -6,8 +6,8 @@ import torch
 from small_models import CONFIGS, prompts, random_model, step_logits
 
 from kvdrive.errors import RangeError
-from kvdrive.kvcache import layer as layers
-from kvdrive.kvcache.arrivals import Arriving, Rounded, arrived, host_halves, leaves_late, round_there, to_device
+from kvdrive.kvcache import writeback
+from kvdrive.kvcache.arrivals import Arriving, Rounded, arrived, arrives_later, host_halves, round_there, to_device
 from kvdrive.kvcache.scaling import HeadScale
 from kvdrive.plugins.transformers import attach
 
@@ -56,7 +56,7 @@ def test_inf_and_nan_rounded_on_the_device_are_refused(bad):
 
 def test_on_a_cpu_nothing_is_copied():
     tensor = states(torch.float32)
-    assert not leaves_late(tensor)
+    assert not arrives_later(tensor)
     assert arrived(tensor).data_ptr() == tensor.data_ptr()
 
 
@@ -76,8 +76,8 @@ def late(monkeypatch):
     def depart_late(tensor):
         return Arriving(tensor.detach(), round_there(tensor.detach()), Event(log))
 
-    monkeypatch.setattr(layers, "leaves_late", lambda tensor: True)
-    monkeypatch.setattr(layers, "depart", depart_late)
+    monkeypatch.setattr(writeback, "arrives_later", lambda tensor: True)
+    monkeypatch.setattr(writeback, "depart", depart_late)
     return log
 
 
@@ -98,7 +98,7 @@ def test_a_layer_takes_its_states_when_the_next_one_has_its_own(target, late):
         model(prompts(1, 20), past_key_values=cache)
         assert waited == [2]  # K and V of the first layer, while the second one computes
         assert len(late) == 4
-        assert [layer.stored for layer in cache.drive_layers] == [20, 20]
+        assert [layer.stored for layer in cache.batch.drive_layers] == [20, 20]
 
 
 def test_a_failed_call_leaves_nothing_of_its_late_states(target, late):
@@ -129,6 +129,6 @@ def test_a_replay_ends_with_all_states_taken(target, late):
         model(prompts(1, 20), past_key_values=cache)
         wanted = model(prompts(1, 1, seed=5), past_key_values=cache).logits
         cache.crop(-1)
-        cache.recompute(attached._forward, model.device)
-        assert [layer.stored for layer in cache.drive_layers] == [20, 20]
+        attached._calls.recovery.recompute(cache.batch)
+        assert [layer.stored for layer in cache.batch.drive_layers] == [20, 20]
         assert torch.equal(model(prompts(1, 1, seed=5), past_key_values=cache).logits, wanted)

@@ -28,7 +28,7 @@ def test_beams_share_their_pages(target, llama):
     with attach(llama, target) as drive, torch.no_grad():
         cache = drive.cache()
         llama(prompts(1, 256), past_key_values=cache)
-        cache.synchronize()
+        cache.batch.synchronize()
         written = target._drive.flash_stats()["groups_live"]
         assert written > 0
         cache.reorder_cache(torch.tensor([0, 0, 0, 0]))
@@ -59,5 +59,5 @@ def test_moved_rows_go_on_where_they_were(target, config, move, rows):
             model(ids[:, 19:], past_key_values=cache)
             move(cache)
             steps = [model(nexts[: len(rows), i : i + 1], past_key_values=cache).logits for i in range(4)]
-            assert torch.equal(cache.token_ids(), torch.cat([ids[rows], nexts[: len(rows)]], dim=1))
+            assert torch.equal(cache.batch.token_ids(), torch.cat([ids[rows], nexts[: len(rows)]], dim=1))
     torch.testing.assert_close(torch.cat(steps, dim=1), stock, rtol=0, atol=0.01 * float(stock.std()))

@@ -1,4 +1,4 @@
-"""`DriveCache.erase` removes the tokens of a cache from all drives' files. The cache can be filled again."""
+"""`HfCache.erase` removes the tokens of a cache from all drives' files. The cache can be filled again."""
 
 import pytest
 import torch
@@ -43,7 +43,7 @@ def test_nothing_of_a_cache_is_left(tmp_path, kind):
             drive.execute(flush())
         stored = [sum(occurrences(path, row) for row in mine) for path, mine in zip(paths, rows, strict=True)]
         assert min(stored) > 0
-        cache.erase()
+        cache.batch.erase()
         for path, drive, mine, theirs in zip(paths, drives, rows, kept, strict=True):
             assert not any(occurrences(path, row) for row in mine)
             assert theirs == set(rows_of(drive))

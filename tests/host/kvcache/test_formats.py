@@ -41,8 +41,8 @@ def decode(model, target, steps=8, **options):
         found += [model(nexts[:, i : i + 1], past_key_values=cache).logits for i in range(steps // 2, steps)]
         cache.crop(-4)
         found.append(model(nexts[:, :1], past_key_values=cache).logits)
-        cache.synchronize()
-        return torch.cat(found, dim=1), cache.transfer_stats()
+        cache.batch.synchronize()
+        return torch.cat(found, dim=1), cache.batch.statistics.transfers()
 
 
 @pytest.mark.parametrize("kv_format", FORMATS)
@@ -95,7 +95,7 @@ def test_the_drive_receives_fewer_bytes(tmp_path, llama, kv_format):
             with attach(llama, target, kv_format=kind) as drive:
                 cache = drive.cache()
                 llama(prompts(2, 250), past_key_values=cache)
-                cache.synchronize()
+                cache.batch.synchronize()
     received = [target.stats().host_bytes_in for target in (before, after)]
     assert received[0] / received[1] > 0.9 * LESS[kv_format]
 
@@ -125,10 +125,10 @@ def test_sequences_in_memory_hold_the_stored_numbers(tmp_path, llama, kv_format)
     with torch.no_grad(), attach(llama, target, active="memory", kv_format=kv_format) as drive:
         cache = drive.cache()
         llama(prompts(1, 40), past_key_values=cache)
-        cache.synchronize()
-        layer = cache.memory_layers[1]
-        stored = cache.sequences[0].slices[0].session.read(1, abi.KvKind.VALUES, 0, (2, 40, 32))
-        np.testing.assert_array_equal(layer.rows.v[0, :, :40].numpy(), stored.astype(np.float32))
+        cache.batch.synchronize()
+        layer = cache.batch.rows[1]
+        stored = cache.batch.sequences[0].slices[0].session.read(1, abi.KvKind.VALUES, 0, (2, 40, 32))
+        np.testing.assert_array_equal(layer._rows.v[0, :, :40].numpy(), stored.astype(np.float32))
 
 
 def test_formats_are_part_of_what_a_session_is():

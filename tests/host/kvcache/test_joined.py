@@ -9,7 +9,7 @@ from small_models import CONFIGS, SMALL, prompts, random_model
 from transformers import LlamaConfig
 
 from kvdrive import abi
-from kvdrive.kvcache.layer import DriveLayer
+from kvdrive.kvcache.on_drives import DriveLayer
 from kvdrive.kvcache.session import Session
 from kvdrive.nvme.errors import CommandError
 from kvdrive.plugins.transformers import attach
@@ -62,7 +62,7 @@ def test_rows_go_on_alone_and_in_other_company(target):
             found, _ = attached.step_together([joined[row] for row in rows], ids)
             torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
         for one, other in zip(single, joined, strict=True):
-            assert torch.equal(one.token_ids(), other.token_ids())
+            assert torch.equal(one.batch.token_ids(), other.batch.token_ids())
 
 
 def test_rows_in_memory_share_steps_with_rows_on_drives(target):
@@ -86,7 +86,7 @@ def test_rows_in_memory_share_steps_with_rows_on_drives(target):
             assert failed == []
             torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
         for one, other in zip(single, joined, strict=True):
-            assert one.drive_layers[1].stored == other.drive_layers[1].stored
+            assert one.batch.drive_layers[1].stored == other.batch.drive_layers[1].stored
             assert one.get_seq_length() == other.get_seq_length()
 
 
@@ -95,7 +95,7 @@ def test_a_failed_step_is_undone_in_every_row(target, monkeypatch):
     attend = DriveLayer.queries
 
     def faulty(self, call):
-        if self.index == 1 and self.tokens == LENGTHS[1] + 1:
+        if self.stored.index == 1 and self.stored.tokens == LENGTHS[1] + 1:
             raise CommandError(abi.Opcode.ATTN_SUBMIT, abi.NvmeStatus.INTERNAL_ERROR, 0, False)
         return attend(self, call)
 
@@ -116,7 +116,7 @@ def test_a_failed_append_is_told_to_its_own_row(target, monkeypatch):
     model = random_model(CONFIGS["llama"]).double()
     with attach(model, target) as attached:
         joined = fill(attached, model)
-        bad = joined[0].sequences[0].slices[0].session.number
+        bad = joined[0].batch.sequences[0].slices[0].session.number
         append = Session.append
 
         def faulty(self, *args):
@@ -146,8 +146,8 @@ def test_rows_lose_their_oldest_tokens_at_their_own_time(target):
             expected = step_alone(model, single, ids).float()
             found, _ = attached.step_together(joined, ids)
             torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
-        assert [cache.removed > 0 for cache in joined] == [False, True, True]
-        assert [cache.removed for cache in joined] == [cache.removed for cache in single]
+        assert [cache.batch.removed > 0 for cache in joined] == [False, True, True]
+        assert [cache.batch.removed for cache in joined] == [cache.batch.removed for cache in single]
 
 
 @pytest.mark.parametrize("policy", ["exact", "sparf"])
@@ -160,9 +160,9 @@ def test_a_prompt_in_parts_attends_exactly(policy, chunk, target):
         whole, parts = attached.cache(), attached.cache()
         expected = model(ids, past_key_values=whole).logits[:, -1]
         for first in range(0, 230, chunk):
-            parts.in_prompt = first > 0
+            parts.batch.in_prompt = first > 0
             found = model(ids[:, first : first + chunk], past_key_values=parts).logits[:, -1]
-        parts.in_prompt = False
+        parts.batch.in_prompt = False
         assert target.stats().attention_jobs == 0
         torch.testing.assert_close(found, expected, rtol=0, atol=5e-3)
         token = torch.tensor([[7]])
@@ -179,12 +179,12 @@ def test_a_prompt_in_parts_is_repeated_in_parts(target):
     with attach(model, target, on_failure="recompute") as attached, torch.no_grad():
         cache = attached.cache()
         for first in range(0, 150, 64):
-            cache.in_prompt = first > 0
+            cache.batch.in_prompt = first > 0
             model(ids[:, first : first + 64], past_key_values=cache)
-        cache.in_prompt = False
-        before = cache.drive_layers[1]._read(cache.sequences[0], 150 // 64 * 64)
-        cache.recompute(attached._forward, model.device)
-        after = cache.drive_layers[1]._read(cache.sequences[0], 150 // 64 * 64)
+        cache.batch.in_prompt = False
+        before = cache.batch.sequences[0].read(1, 150 // 64 * 64, 32)
+        attached._calls.recovery.recompute(cache.batch)
+        after = cache.batch.sequences[0].read(1, 150 // 64 * 64, 32)
         assert all((one == other).all() for one, other in zip(before, after, strict=True))
 
 

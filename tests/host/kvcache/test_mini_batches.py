@@ -1,5 +1,6 @@
 """Mini-batches: the bits of one batch, and drives that attend while the host computes."""
 
+import copy
 import threading
 
 import pytest
@@ -8,11 +9,12 @@ from pairs import some_quick
 from small_models import CONFIGS, prompts, random_model
 
 from kvdrive.errors import InputError, RangeError, UnsupportedError
-from kvdrive.kvcache import layer as layers
-from kvdrive.kvcache.layer import DriveLayer
-from kvdrive.kvcache.mini_batches import MiniBatches
+from kvdrive.kvcache import asking
+from kvdrive.kvcache.mini_batches import Pace
+from kvdrive.kvcache.on_drives import DriveLayer
 from kvdrive.kvcache.turns import Turns
 from kvdrive.plugins.transformers import attach
+from kvdrive.targets.wrapped import WrappedTarget
 
 ROWS, STEPS = 5, 8
 
@@ -36,7 +38,7 @@ def logits(model, target, **options):
             output = model(tokens, attention_mask=mask[:, :length], past_key_values=cache)
             assert output.past_key_values is cache
             found.append(output.logits)
-        stats = cache.writeback()
+        stats = cache.batch.statistics.writeback()
     return torch.cat(found, dim=1), stats
 
 
@@ -90,7 +92,7 @@ class HostEvents:
 def test_the_host_computes_while_the_drives_attend(target, monkeypatch, count, seconds):
     """The drive answers queries when the host has begun or ended a layer since they were sent; one batch never does."""
     model, ids = model_of("llama"), prompts(ROWS, 20)
-    events, overlapped, send = HostEvents(model, seconds), [], layers.send
+    events, overlapped, send = HostEvents(model, seconds), [], asking.send
 
     def sent(jobs, here):
         jobs, seen = list(jobs), events.count
@@ -100,7 +102,7 @@ def test_the_host_computes_while_the_drives_attend(target, monkeypatch, count, s
     with attach(model, target, mini_batches=count) as attached, torch.no_grad():
         cache = attached.cache(rows=ROWS)
         model(ids, past_key_values=cache)
-        monkeypatch.setattr(layers, "send", sent)
+        monkeypatch.setattr(asking, "send", sent)
         for _ in range(3):
             model(ids[:, :1], past_key_values=cache)
     assert [one.result() for one in overlapped] == [count > 1] * (3 * 2 * count)
@@ -111,7 +113,7 @@ def test_a_call_that_fails_is_undone_in_all_mini_batches(target, monkeypatch):
     failing, right = [], DriveLayer.queries
 
     def queries(self, call):
-        if failing and self.index == 1 and failing.pop():
+        if failing and self.stored.index == 1 and failing.pop():
             raise RangeError("too large")
         return right(self, call)
 
@@ -126,22 +128,139 @@ def test_a_call_that_fails_is_undone_in_all_mini_batches(target, monkeypatch):
                     model(ids[:, :1], past_key_values=cache)
             assert cache.get_seq_length() == 20
             wanted.append(model(ids[:, :1], past_key_values=cache).logits)
-            cache.undo(20)
+            cache.batch.undo(20)
     assert all(torch.equal(wanted[0], found) for found in wanted)
 
 
-def test_a_cache_for_few_rows_has_few_mini_batches(target):
+def test_a_failed_call_is_undone_where_only_some_mini_batches_had_written(target, monkeypatch):
+    """The first mini-batch has sent its pending tokens when the second one fails: both go on from one state."""
+    model, ids = model_of("llama"), prompts(2, 15)
+    right, fails = DriveLayer.queries, []
+
+    def queries(self, call):
+        if fails and self.stored.index == 1:
+            fails.pop()
+            if not fails:
+                raise RangeError("too large")
+        return right(self, call)
+
+    with attach(model, target, mini_batches=2, spill=4) as attached, torch.no_grad():
+        cache = attached.cache(rows=2)
+        model(ids, past_key_values=cache)
+        monkeypatch.setattr(DriveLayer, "queries", queries)
+        fails[:] = [1, 2]
+        with pytest.raises(RangeError, match="too large"):
+            model(ids[:, :1], past_key_values=cache)
+        found = [model(ids[:, at : at + 1], past_key_values=cache).logits for at in range(6)]
+    with attach(model, target, spill=4) as attached, torch.no_grad():
+        cache = attached.cache(rows=2)
+        model(ids, past_key_values=cache)
+        wanted = [model(ids[:, at : at + 1], past_key_values=cache).logits for at in range(6)]
+    assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
+
+
+def test_rows_move_and_tokens_go_between_two_calls(target, tmp_path):
+    """Crops, beams, copies and saved caches are those of one batch, whatever a call's schedule is."""
+    model, ids = model_of("qwen3"), prompts(3, 20)
+
+    def logits_of(count):
+        found = []
+        with attach(model, target, mini_batches=count) as attached, torch.no_grad():
+            cache = attached.cache(rows=3)
+
+            def step(past):
+                rows = len(past.batch.sequences)
+                found.append(model(ids[:rows, :1], past_key_values=past).logits)
+
+            model(ids, past_key_values=cache)
+            step(cache)
+            cache.crop(-3)
+            step(cache)
+            cache.reorder_cache(torch.tensor([2, 2, 0]))
+            step(cache)
+            copied = copy.deepcopy(cache)
+            step(copied)
+            attached.save(cache, tmp_path / "saved.json")
+            step(cache)
+            cache.batch_select_indices(torch.tensor([0, 2]))
+            step(cache)
+            attached._calls.recovery.recompute(cache.batch)
+            step(cache)
+            copied.batch.reset()
+        return found
+
+    wanted = logits_of(1)
+    for count in (2, 3):
+        assert all(torch.equal(*both) for both in zip(logits_of(count), wanted, strict=True))
+
+
+def test_calls_with_other_rows_than_the_batch_are_refused(target):
     model = model_of("llama")
     with attach(model, target, mini_batches=3) as attached:
-        assert not isinstance(attached.cache(), MiniBatches)
-        two = attached.cache(rows=2)
-        assert isinstance(two, MiniBatches)
-        assert len(two._caches) == 2
-        with pytest.raises(UnsupportedError, match="holds 2 sequences in mini-batches, the call 3"):
-            model(prompts(3, 4), past_key_values=two)
-        for call in (lambda: two.crop(-1), lambda: two.reorder_cache(torch.tensor([1, 0])), lambda: two.save("x")):
-            with pytest.raises(UnsupportedError, match="attach with one mini-batch"):
-                call()
+        cache = attached.cache(rows=2)
+        model(prompts(2, 4), past_key_values=cache)
+        with pytest.raises(UnsupportedError, match="holds 2 sequences, the call 3"):
+            model(prompts(3, 4), past_key_values=cache)
+
+
+def test_sequences_of_a_shared_step_are_mini_batches(target, monkeypatch):
+    model, steps = model_of("llama").double(), prompts(4, 6, seed=3)
+    threads, right = set(), DriveLayer.queries
+    found = {}
+    for count in (1, 3):
+        with attach(model, target, mini_batches=count) as attached, torch.no_grad():
+            caches = [attached.cache() for _ in range(4)]
+            for row, cache in enumerate(caches):
+                model(prompts(1, 10 + 7 * row, seed=row), past_key_values=cache)
+            with monkeypatch.context() as patch:
+                patch.setattr(
+                    DriveLayer, "queries", lambda self, call: threads.add(threading.get_ident()) or right(self, call)
+                )
+                joined = [attached.step_together(caches, ids) for ids in steps.T]
+        assert all(failed == [] for _, failed in joined)
+        found[count] = torch.stack([logits for logits, _ in joined])
+    assert torch.equal(found[1], found[3])
+    assert len(threads) == 3
+
+
+@pytest.mark.parametrize(("host", "drives", "count"), [(4, 4, 1), (4, 7, 2), (4, 8, 2), (1, 20, 1), (4, 0, 1)])
+def test_two_mini_batches_are_taken_where_measured_times_say_that_they_pay(host, drives, count):
+    """(host + drives) / max(2 host, drives) is 1.0, 1.37, 1.5, 1.05 and 0.5."""
+    pace = Pace()
+    for _ in range(3):
+        assert pace.count(8) is None
+        pace.took(8, host, drives)
+    assert [pace.count(8) for _ in range(60)] == [count] * 60
+    assert pace.count(8) is None  # the 64th call
+    assert pace.count(2) is None  # another number of rows
+
+
+def test_a_slow_drive_gets_mini_batches_by_itself(target):
+    """Its times stand for what a clock would say: the model waits twice as long as it computes."""
+    model, ids = model_of("llama"), prompts(4, 20)
+    with attach(model, target) as attached:
+        assert attached._schedule._pace is None  # this drive computes on the host's cores
+    remote = Remote(target)
+    with attach(model, remote) as attached, torch.no_grad():
+        pace = attached._schedule._pace
+        cache, counts, right = attached.cache(rows=4), [], pace.count
+        pace.count = lambda rows: counts.append(right(rows)) or counts[-1]
+        pace.took = lambda rows, host, drives: Pace.took(pace, rows, 1.0, 2.0 if drives > 0 else 0.0)
+        model(ids, past_key_values=cache)
+        found = [model(ids[:, :1], past_key_values=cache).logits for _ in range(5)]
+    assert counts == [None, None, None, 2, 2]
+    with attach(model, target) as attached, torch.no_grad():
+        cache = attached.cache(rows=4)
+        model(ids, past_key_values=cache)
+        assert all(torch.equal(one, model(ids[:, :1], past_key_values=cache).logits) for one in found)
+
+
+class Remote(WrappedTarget):
+    """A drive that other machines may use as well."""
+
+    def __init__(self, drive):
+        super().__init__(drive)
+        self.exclusive = False
 
 
 def test_text_is_that_of_one_batch(target):
@@ -157,8 +276,8 @@ def test_text_is_that_of_one_batch(target):
 @pytest.mark.parametrize(
     ("name", "options", "sentence"),
     [
-        ("llama", {"mini_batches": 0}, "a batch has one mini-batch or more, not 0"),
-        ("llama", {"sessions": True}, "does not go with `sessions`: a session has one cache"),
+        ("llama", {"mini_batches": 0}, "a batch has 'auto' or 1 mini-batch or more, not 0"),
+        ("llama", {"attention": "h2o", "ratio": 0.5}, "it keeps the tokens that it chose on the host"),
         ("mixtral", {}, "an expert's products depend on how many rows"),
     ],
 )
@@ -178,7 +297,7 @@ def test_turns_are_in_order_and_a_thread_may_leave():
         for _ in range(3 - number):
             said.append(number)
             turns.pass_on(number)
-        turns.leave(number)
+        turns.end(number)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
     for thread in reversed(threads):

@@ -70,12 +70,12 @@ def test_text_goes_on_as_plain_torch_over_what_is_left(model, drives, count, spi
     with attach(model, drives[:count], spill=spill, overflow_ratio=ratio, **TRIM) as attached:
         cache = attached.cache()
         assert torch.equal(greedy(model, PROMPT, NEW, past_key_values=cache), wanted)
-        assert cache.removals == removals
+        assert cache.batch.removals == removals
         assert len(removals) > 1
-        assert cache.removed == sum(removal.tokens for removal in removals)
+        assert cache.batch.removed == sum(removal.tokens for removal in removals)
         assert cache.get_seq_length() == 99 + NEW
-        assert torch.equal(cache.token_ids(), wanted[:, :-1])
-        assert cache.drive_layers[0].tokens <= CONTEXT
+        assert torch.equal(cache.batch.token_ids(), wanted[:, :-1])
+        assert cache.batch.drive_layers[0].tokens <= CONTEXT
 
 
 def test_calls_of_several_tokens_get_the_right_masks(model, drives):
@@ -85,7 +85,7 @@ def test_calls_of_several_tokens_get_the_right_masks(model, drives):
         cache = attached.cache()
         for ids in turns:
             found.append(model(ids, past_key_values=cache).logits)
-        removals = {removal.at: removal.tokens for removal in cache.removals}
+        removals = {removal.at: removal.tokens for removal in cache.batch.removals}
     assert len(removals) == 2
     removed = 0
     for ids, logits in zip(turns, found, strict=True):
@@ -106,7 +106,7 @@ def test_sparf_goes_on_with_the_same_bits_on_one_drive_and_on_two(model, drives)
         with attach(model, some, "sparf", Fraction(1, 2), **TRIM) as attached:
             cache = attached.cache()
             found.append(greedy(model, PROMPT, 100, past_key_values=cache))
-            assert len(cache.removals) > 1
+            assert len(cache.batch.removals) > 1
     assert torch.equal(*found)
 
 
@@ -145,7 +145,7 @@ def test_a_call_that_never_fits_is_refused(model, drives):
         model(PROMPT, past_key_values=cache)
         with pytest.raises(InputError, match="do not fit"):
             model(prompts(1, 100), past_key_values=cache)
-        assert cache.removals == []
+        assert cache.batch.removals == []
 
 
 def test_a_cache_goes_back_only_to_tokens_that_it_has(model, drives):
@@ -154,13 +154,13 @@ def test_a_cache_goes_back_only_to_tokens_that_it_has(model, drives):
         model(PROMPT, past_key_values=cache)
         model(prompts(1, 40, seed=3), past_key_values=cache)  # 32 tokens leave, 108 are left
         cache.crop(-30)
-        assert (cache.get_seq_length(), cache.drive_layers[0].tokens) == (110, 78)
+        assert (cache.get_seq_length(), cache.batch.drive_layers[0].tokens) == (110, 78)
         with pytest.raises(UnsupportedError, match="cannot go back"):
             cache.crop(-50)
         again = model(prompts(1, 30, seed=4), past_key_values=cache).logits
         assert torch.isfinite(again).all()
         cache.crop(-140)
-        assert (cache.get_seq_length(), cache.removed, cache.removals) == (0, 0, [])
+        assert (cache.get_seq_length(), cache.batch.removed, cache.batch.removals) == (0, 0, [])
 
 
 def test_lost_data_is_computed_again_with_the_same_removals(model, drives):
@@ -170,18 +170,18 @@ def test_lost_data_is_computed_again_with_the_same_removals(model, drives):
         greedy(model, PROMPT, 60, past_key_values=cache)
         drives[0]._drive.inject("read_uncorrectable")
         assert torch.equal(greedy(model, wanted[:, :160], 60, past_key_values=cache), wanted)
-        assert len(cache.removals) > 1
+        assert len(cache.batch.removals) > 1
 
 
 def test_a_removal_that_fails_loses_the_cache_and_nothing_else(model, drives):
     with attach(model, drives[0], **TRIM) as attached, torch.no_grad():
         cache = attached.cache()
         model(PROMPT, past_key_values=cache)
-        one = cache.sequences[0].slices[0].session
+        one = cache.batch.sequences[0].slices[0].session
         one.number += 1000  # no such session
         with pytest.raises(CommandError):
             model(prompts(1, 40), past_key_values=cache)
-        assert cache.removals == []
+        assert cache.batch.removals == []
         one.number -= 1000
 
 
@@ -194,7 +194,7 @@ def test_a_saved_cache_knows_its_removals(model, drives, tmp_path):
     with attach(model, drives[0], **TRIM) as attached:
         cache = attached.reopen(tmp_path / "kept.json")
         assert torch.equal(greedy(model, wanted[:, :160], 60, past_key_values=cache), wanted)
-        assert cache.removals == removals
+        assert cache.batch.removals == removals
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def logits(model, target, **options):
             cache = drive.cache()
             model(ids[:, :30], past_key_values=cache)
             steps = [model(ids[:, i : i + 1], past_key_values=cache).logits for i in range(30, 50)]
-            return stock, torch.cat(steps, dim=1), cache.range_stats()
+            return stock, torch.cat(steps, dim=1), cache.batch.statistics.ranges()
 
 
 def large(scale_k, scale_v, scale_q, head):

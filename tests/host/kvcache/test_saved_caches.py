@@ -55,7 +55,7 @@ def test_another_process_goes_on(tmp_path, llama):
     for _ in range(2):  # reopened, saved again, reopened
         with attach(llama, group, spill=16) as attached:
             cache = attached.reopen(tmp_path / "chat.json")
-            assert torch.equal(cache.token_ids(), tokens[:, :-1])
+            assert torch.equal(cache.batch.token_ids(), tokens[:, :-1])
             new = greedy(llama, tokens, 8, padding(tokens), past_key_values=cache)
             attached.save(cache, tmp_path / "chat.json")
         assert torch.equal(new, greedy(llama, tokens, 8, padding(tokens)))
@@ -107,7 +107,7 @@ def test_a_killed_process_loses_nothing_that_was_saved(tmp_path, llama, steps):
     assert [drive._drive.check() for drive in group] == [[], []]
     with attach(llama, group) as attached:
         cache = attached.reopen(tmp_path / "chat.json")
-        kept = cache.token_ids()
+        kept = cache.batch.token_ids()
         assert kept.shape[1] >= 30 + steps // 3 * 3 - 1
         cache.crop(-1)
         text = greedy(llama, kept, 12, past_key_values=cache)
@@ -167,7 +167,7 @@ def test_unusable_files_are_named(tmp_path, llama):
             with pytest.raises(InputError, match=message):
                 attached.reopen(path)
         assert [len(drive._drive.sessions()) for drive in group] == [1, 1]  # failed attempts left no sessions
-        assert torch.equal(attached.reopen(tmp_path / "chat.json").token_ids(), torch.tensor(good["token_ids"]))
+        assert torch.equal(attached.reopen(tmp_path / "chat.json").batch.token_ids(), torch.tensor(good["token_ids"]))
     close(group)
 
 

@@ -241,7 +241,7 @@ def test_the_drives_attend_to_what_the_checkpoint_means(shipped, target, caplog)
         assert "ships scales of K and V for 2 layers" in caplog.text
         cache = drive.cache()
         got = logits_of(model, cache, ids)
-        stats = cache.writeback()
+        stats = cache.batch.statistics.writeback()
     plain = logits_of(model, DynamicCache(), ids)
     exact = AutoModelForCausalLM.from_config(model.config, dtype=torch.float64).eval()
     exact.load_state_dict(model.state_dict())
@@ -282,7 +282,7 @@ def test_later_parts_of_a_prompt_read_what_the_checkpoint_means(shipped, target)
         with attach(model, target, kv_format="fp8", spill=1) as drive:
             cache = drive.cache()
             for number, part in enumerate(ids.split(20, dim=1)):
-                cache.in_prompt = number > 0
+                cache.batch.in_prompt = number > 0
                 assert torch.allclose(model(part, past_key_values=cache).logits, wanted[number], atol=1e-4)
 
 
@@ -294,8 +294,8 @@ def test_the_stored_numbers_are_those_of_the_checkpoint(shipped, target):
         cache = drive.cache()
         model(ids[:, :3], past_key_values=cache)
         model(ids[:, 3:], past_key_values=cache)
-        cache.synchronize()
-        session = cache.sequences[0].slices[0].session
+        cache.batch.synchronize()
+        session = cache.batch.sequences[0].slices[0].session
         stored = [session.read(0, kind, 0, (2, 40, 32)) for kind in abi.KvKind]
     with torch.no_grad():
         model(ids[:, :3], past_key_values=states)
@@ -405,7 +405,7 @@ def test_a_session_that_is_loaded_goes_on_as_one_that_never_stopped(shipped, tmp
         with attach(model, target, **options) as drive:
             drive.sessions.costs.rates = Rates(1, 0, 1, 0, 1e-9, 0, 0, 1, 1)  # reading pays
             cache = drive.sessions.cache(begun)
-            assert cache.get_seq_length() == cache.loading.tokens == begun.shape[1] - 1
+            assert cache.get_seq_length() == cache.batch.placement.loading.tokens == begun.shape[1] - 1
             got = greedy(model, begun, 20, past_key_values=cache)
     with drive_at(tmp_path / "1") as target, attach(model, target, **options) as drive:
         assert torch.equal(greedy(model, ids, 40, past_key_values=drive.sessions.cache(ids)), got)
@@ -434,7 +434,7 @@ def test_trimmed_sequences_go_on_with_the_same_bits(shipped, tmp_path):
         with attach(model, target, kv_format="fp8", **options) as drive:
             cache = drive.cache()
             found = greedy(model, ids, 60, past_key_values=cache)
-            assert cache.removed
+            assert cache.batch.removed
             return found
 
     wanted = text(drive_at(tmp_path / "0"), 1)

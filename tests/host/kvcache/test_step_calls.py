@@ -5,7 +5,7 @@ import sys
 import torch
 from small_models import CONFIGS, prompts, random_model
 
-from kvdrive.kvcache.base import LayerCall
+from kvdrive.kvcache.calls import LayerCall
 from kvdrive.plugins.transformers import attach
 
 CALLS = 250  # functions of Python and C that a layer's step may call
@@ -17,7 +17,7 @@ def test_a_layer_calls_few_functions_for_a_step(target):
     with attach(model, target) as attached, torch.no_grad():
         cache = attached.cache()
         model(prompts(1, 50), past_key_values=cache)
-        cache.synchronize()
+        cache.batch.synchronize()
         layer, new, q = cache.layers[0], torch.randn(1, 2, 1, 32), torch.randn(1, 8, 1, 32)
 
         def step():

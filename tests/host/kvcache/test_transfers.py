@@ -41,7 +41,7 @@ def test_the_model_goes_on_while_a_drive_is_busy(tmp_path, deep):
     computed = []
     with Gate(tmp_path / "drive.kv") as drive, attach(deep, drive) as attached, torch.no_grad():
         cache = attached.cache()
-        cache.open(2, 4)
+        cache.batch.part.open(2, 4)
         drive.open.clear()
         two_done = threading.Event()
 
@@ -62,8 +62,8 @@ def test_the_model_goes_on_while_a_drive_is_busy(tmp_path, deep):
         for hook in hooks:
             hook.remove()
         assert computed == list(range(LAYERS))
-        cache.synchronize()
-        stats = cache.transfer_stats()
+        cache.batch.synchronize()
+        stats = cache.batch.statistics.transfers()
     assert stats.bytes_sent == LAYERS * LAYER_BYTES
     assert stats.peak_bytes == 2 * LAYER_BYTES
     assert stats.waiting > 0  # this test forced a wait

@@ -10,8 +10,8 @@ from small_models import prompts
 
 from kvdrive import abi
 from kvdrive.errors import UnsupportedError
-from kvdrive.kvcache import layer
-from kvdrive.kvcache.base import LayerCall
+from kvdrive.kvcache import asking, queries
+from kvdrive.kvcache.calls import LayerCall
 from kvdrive.kvcache.seen import HIDDEN, LOWEST_MAX, blocks, seen_by
 from kvdrive.plugins.transformers import attach
 from kvdrive.policies.local import Local
@@ -42,7 +42,7 @@ def turns(model, target, *, padded, **options):
 @pytest.mark.parametrize("spill", [1, 8, 64])
 def test_tokens_that_ask_together_get_their_own_bits(target, llama, monkeypatch, spill, padded):
     together, few = turns(llama, target, spill=spill, padded=padded)
-    monkeypatch.setattr(layer, "blocks", one_by_one)
+    monkeypatch.setattr(queries, "blocks", one_by_one)
     alone, many = turns(llama, target, spill=spill, padded=padded)
     assert torch.equal(together, alone)
     assert few < many
@@ -50,20 +50,20 @@ def test_tokens_that_ask_together_get_their_own_bits(target, llama, monkeypatch,
 
 def test_a_policy_that_looks_at_the_query_is_asked_for_each_token(target, llama, monkeypatch):
     found, jobs = turns(llama, target, attention=Local(Fraction(1, 2)), padded=False)
-    monkeypatch.setattr(layer, "blocks", one_by_one)
+    monkeypatch.setattr(queries, "blocks", one_by_one)
     again, as_many = turns(llama, target, attention=Local(Fraction(1, 2)), padded=False)
     assert torch.equal(found, again)
     assert jobs == as_many
 
 
 def test_scores_so_low_that_hidden_tokens_would_count_are_asked_one_by_one(target, llama, monkeypatch):
-    class Counted(layer.HiddenCountsError):
+    class Counted(asking.HiddenCountsError):
         raised = 0
 
         def __init__(self):
             Counted.raised += 1
 
-    monkeypatch.setattr(layer, "HiddenCountsError", Counted)
+    monkeypatch.setattr(asking, "HiddenCountsError", Counted)
     heads, kv_heads = llama.config.num_attention_heads, llama.config.num_key_value_heads
     head_dim = llama.config.hidden_size // heads
     ones = lambda n: torch.ones(1, kv_heads, n, head_dim)  # noqa: E731

@@ -66,10 +66,10 @@ def test_a_generation_measures_its_steps(drives, tmp_path):
         model(ids, past_key_values=cache)
         for token in (5, 6, 7):
             model(torch.tensor([[token]]), past_key_values=cache)
-        found = cache.unread_mass()
+        found = cache.batch.statistics.unread_mass()
         assert found["steps"] == 3
         assert 0 < found["mean"] <= found["worst"] < 1
-        cache.measure_unread_anew()
-        assert cache.unread_mass()["steps"] == 0
+        cache.batch.statistics.measure_unread_anew()
+        assert cache.batch.statistics.unread_mass()["steps"] == 0
     for target in targets:
         target.close()

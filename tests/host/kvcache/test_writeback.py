@@ -24,8 +24,8 @@ def decode(model, target, steps=20, **options):
         for i in range(steps):
             mask = torch.cat([mask, mask.new_ones(2, 1)], dim=1)
             logits.append(model(nexts[:, i : i + 1], attention_mask=mask, past_key_values=cache).logits)
-        cache.synchronize()
-        return torch.cat(logits, dim=1), cache.transfer_stats()
+        cache.batch.synchronize()
+        return torch.cat(logits, dim=1), cache.batch.statistics.transfers()
 
 
 def test_every_spill_interval_gives_the_same_bits(target, llama):

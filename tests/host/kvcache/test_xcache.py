@@ -59,7 +59,7 @@ def logits(model, target, xcache, spill=5):
             call(nexts[:, i : i + 1])
         call(turn)
         call(nexts[:, :1])
-        stats = cache.input_stats()
+        stats = cache.batch.statistics.inputs()
     return torch.cat(found, dim=1), stats
 
 
@@ -98,9 +98,9 @@ def test_written_bytes_fall_by_half_of_the_share(drives, name, share):
         with attach(model, drive, xcache=share) as attached, torch.no_grad():
             cache = attached.cache()
             model(ids, past_key_values=cache)
-            cache.synchronize()
-            cache.flush()
-            return drive.stats().pages_written, cache.transfer_stats().bytes_sent
+            cache.batch.synchronize()
+            attached._home.backing.flush()
+            return drive.stats().pages_written, cache.batch.statistics.transfers().bytes_sent
 
     pages, sent = written(drives[0], 0.0)
     assert pages * 4096 >= sent > 0
@@ -122,7 +122,7 @@ def test_layers_are_rebuilt_once_a_step_and_ahead_of_the_model(target, monkeypat
         model(ids, past_key_values=cache)
         for _ in range(3):
             model(ids[:, :1], past_key_values=cache)
-        assert cache.input_stats()["tokens_rebuilt"] == 3 * 2 * 20
+        assert cache.batch.statistics.inputs()["tokens_rebuilt"] == 3 * 2 * 20
     assert ready == 3 * [(0, False), (1, True)]
 
 
@@ -132,7 +132,7 @@ def test_inputs_of_a_prompt_leave_memory_when_they_are_stored(target):
         cache = attached.cache()
         for tokens, pending in ((ids, 0), (ids[:, :3], 3)):
             model(tokens, past_key_values=cache)
-            held = {state.pending.untyped_storage().nbytes() for state in cache.sequences[0]._layers.values()}
+            held = {state.pending.untyped_storage().nbytes() for state in cache.batch.sequences[0]._layers.values()}
             assert held == {pending * 256 * 2}
 
 
@@ -140,7 +140,7 @@ def test_calls_without_a_cache_leave_no_inputs_in_memory(target):
     model, ids = model_of("qwen3"), prompts(2, 20)
     with attach(model, target, xcache=1.0) as attached, torch.no_grad():
         model(ids, use_cache=False)
-        assert not attached._backing.xcache.inputs._latest
+        assert not attached._home.backing.xcache.inputs._latest
 
 
 @pytest.mark.parametrize("share", [0.5, 1.0])
@@ -151,7 +151,7 @@ def test_later_parts_of_a_prompt_attend_to_what_is_rebuilt(target, share):
         with attach(model, target, xcache=share) as attached, torch.no_grad():
             cache = attached.cache()
             model(parts[0], past_key_values=cache)
-            cache.in_prompt = True
+            cache.batch.in_prompt = True
             return torch.cat([model(part, past_key_values=cache).logits for part in parts[1:]], dim=1)
 
     assert torch.equal(run(share), run(0.0))
@@ -168,7 +168,7 @@ def test_sequences_of_their_own_share_decode_steps(target, name):
             for row, cache in enumerate(caches):
                 assert attached.why_alone(cache) is None
                 model(prompts(1, 20 + 7 * row, seed=row), past_key_values=cache)
-            as_inputs = [isinstance(cache.sequences[0], InputSequence) for cache in caches]
+            as_inputs = [isinstance(cache.batch.sequences[0], InputSequence) for cache in caches]
             found = [attached.step_together(caches, ids) for ids in steps]
             assert all(failed == [] for _, failed in found)
             return torch.stack([logits for logits, _ in found]), as_inputs
@@ -187,7 +187,7 @@ def test_single_sequences_have_the_share_together(target, share, counts):
         for _ in counts:
             cache = attached.cache()
             model(ids, past_key_values=cache)
-            found.append(cache.input_stats()["alpha"])
+            found.append(cache.batch.statistics.inputs()["alpha"])
     assert found == counts
 
 
@@ -265,8 +265,8 @@ def test_another_process_goes_on(tmp_path):
         group = opened()
         with attach(model, group, spill=7, xcache=0.5) as attached:
             cache = attached.reopen(file)
-            assert cache.input_stats()["alpha"] == 0.5
-            assert torch.equal(cache.token_ids(), tokens[:, :-1])
+            assert cache.batch.statistics.inputs()["alpha"] == 0.5
+            assert torch.equal(cache.batch.token_ids(), tokens[:, :-1])
             new = greedy(model, tokens, 8, padding(tokens), past_key_values=cache)
             attached.save(cache, file)
         assert torch.equal(new, greedy(model, tokens, 8, padding(tokens)))
@@ -313,7 +313,7 @@ def test_a_lost_drive_is_a_clear_error(drives):
     with attach(model, drives[:1], xcache=1.0) as attached, torch.no_grad():
         cache = attached.cache()
         model(ids, past_key_values=cache)
-        cache.synchronize()
+        cache.batch.synchronize()
         drives[0].close()
         with pytest.raises(TargetError, match="the drive is closed"):
             model(ids[:, :1], past_key_values=cache)

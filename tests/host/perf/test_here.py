@@ -91,27 +91,27 @@ def test_a_plan_measures_once(tmp_path, monkeypatch):
 def test_x_cache_and_kept_sessions_share_the_rates_of_the_drives(target, monkeypatch):
     model = random_model(CONFIGS["opt"]).to(torch.bfloat16)
     with attach(model, target, xcache=1.0) as attached:
-        rates = attached.attention_rates()
+        rates = attached.rates.attention()
 
     def measured(*arguments):
         raise AssertionError
 
     monkeypatch.setattr(drive_rates, "_measure", measured)
     with attach(model, target) as attached:
-        assert attached.attention_rates().attend == rates.attend
-        assert attached.measure().attend_pair == pytest.approx(
+        assert attached.rates.attention().attend == rates.attend
+        assert attached.rates.resuming().attend_pair == pytest.approx(
             model.config.num_hidden_layers * rates.attend.at(2048) / 2048
         )
     for other in (SlowedTarget(target, 2), target):
         options = {"kv_format": "int8"} if other is target else {}
         with attach(model, other, **options) as attached, pytest.raises(AssertionError):
-            attached.attention_rates()
+            attached.rates.attention()
 
 
 def test_other_formats_are_measured_as_they_are_stored(target):
     model = random_model(CONFIGS["llama"]).to(torch.bfloat16)
     with attach(model, target, kv_format="int4") as attached:
-        assert attached.attention_rates().attend.at(4096) > 0
+        assert attached.rates.attention().attend.at(4096) > 0
     assert target._drive.sessions() == []
 
 

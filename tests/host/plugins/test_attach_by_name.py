@@ -62,7 +62,7 @@ def test_a_path_is_made_and_mounted_again_as_what_it_is(llama, tmp_path, target,
         attached.save(kept, saved)
     with kvdrive.attach(llama, str(path)) as attached:
         assert isinstance(attached.target.drives[0], kind)
-        assert torch.equal(attached.reopen(saved).token_ids(), tokens[:, :-1])
+        assert torch.equal(attached.reopen(saved).batch.token_ids(), tokens[:, :-1])
 
 
 def test_drives_that_were_open_stay_so(llama, tmp_path):

@@ -111,7 +111,7 @@ def test_the_drive_forgets_what_the_caller_has_dropped(target, llama, own_cache)
         cache = own_cache()
         llama(prompts(1, 40), past_key_values=cache)
         del cache
-        attached.cache().open(1, 2)  # trims what is garbage
+        attached.cache().batch.part.open(1, 2)  # trims what is garbage
         assert len(target._drive.sessions()) == 1
 
 
@@ -148,5 +148,5 @@ def test_caches_that_cannot_be_copied_say_so(target, llama):
     with attach(other, target, active="memory") as attached, torch.no_grad():
         cache = attached.cache()
         other(prompts(1, 9), past_key_values=cache)
-        with pytest.raises(UnsupportedError, match="a MemoryCache cannot be copied"):
+        with pytest.raises(UnsupportedError, match="a cache in memory cannot be copied"):
             copy.deepcopy(cache)

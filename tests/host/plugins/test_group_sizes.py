@@ -77,7 +77,7 @@ def test_tokens_of_a_later_turn_ask_together(target):
         logits, jobs = [], []
         for together in (True, False):
             cache = attached.cache()
-            cache.asks_together = together
+            cache.batch.part.shared.asks_together = together
             model(ids[:, :30], past_key_values=cache, use_cache=True)
             before = target.stats().attention_jobs
             logits.append(model(ids[:, 30:], past_key_values=cache).logits)

@@ -21,7 +21,7 @@ def steps(model, target, ids):
         cache = drive.cache()
         model(ids[:, :PREFILL], past_key_values=cache, use_cache=True)
         found = [model(ids[:, i : i + 1], past_key_values=cache, use_cache=True).logits for i in range(PREFILL, TOKENS)]
-        return torch.cat(found, dim=1).float(), cache.range_stats()
+        return torch.cat(found, dim=1).float(), cache.batch.statistics.ranges()
 
 
 def logits(model, ids):

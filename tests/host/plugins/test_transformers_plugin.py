@@ -46,8 +46,10 @@ def test_a_second_turn_reuses_the_cache(target, llama):
         second = greedy(llama, second_prompt, 8, past_key_values=cache)
         assert cache.get_seq_length() == second.shape[1] - 1
         bytes_per_token = 2 * 2 * 2 * 32 * 2  # layers, K and V, heads, d, binary16
-        assert cache.transfer_stats().bytes_sent <= cache.get_seq_length() * bytes_per_token  # no token is sent twice
-        assert torch.equal(cache.token_ids(), second[:, :-1])
+        assert (
+            cache.batch.statistics.transfers().bytes_sent <= cache.get_seq_length() * bytes_per_token
+        )  # no token is sent twice
+        assert torch.equal(cache.batch.token_ids(), second[:, :-1])
     assert torch.equal(second, greedy(llama, second_prompt, 8))
 
 
@@ -58,7 +60,7 @@ def test_generate_needs_no_cache_argument(target, llama):
         for _ in range(2):
             tokens = greedy(llama, ids, 8)
             assert target.stats().attention_jobs > 0
-        drive.cache().open(1, 2)
+        drive.cache().batch.part.open(1, 2)
         assert len(target._drive.sessions()) == 1
     assert torch.equal(tokens, greedy(llama, ids, 8))
 

@@ -112,7 +112,7 @@ def test_a_small_budget_reads_that_much_less(target):
     with kvdrive.attach(model, target, "h2o", Fraction(1, 4)) as attached:
         cache = attached.cache()
         model.generate(ids, attention_mask=mask, past_key_values=cache, max_new_tokens=5, do_sample=False)
-        read = cache.bytes_read()
+        read = cache.batch.statistics.bytes_read()
     kept = 24 // 4 + 1 + (24 - 9) // 4 + 1 + 1  # 15 / 4 rounds up
     assert read == 4 * kept * 2 * 2 * 2 * 32 * 2  # steps, K and V, layers, heads
 
@@ -122,8 +122,10 @@ def test_what_needs_dropped_tokens_is_refused(target, tmp_path):
         cache = attached.cache()
         with pytest.raises(UnsupportedError, match="take tokens back"):
             cache.crop(-1)
+        tiny = attached._model
+        tiny(padded_prompts()[0], past_key_values=cache)
         with pytest.raises(UnsupportedError, match="num_beams=1"):
-            cache.reorder_cache(torch.zeros(1, dtype=torch.long))
+            cache.reorder_cache(torch.tensor([1, 0]))
         with pytest.raises(UnsupportedError, match="cannot be saved"):
             attached.save(cache, tmp_path / "chat.json")
 

@@ -15,8 +15,8 @@ from kvdrive.errors import RangeError, UnsupportedError
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.decode import GREEDY, Sampling
 from kvdrive.kvcache.budget import MemoryOptions
-from kvdrive.kvcache.joined import JoinedLayer
-from kvdrive.kvcache.layer import DriveLayer
+from kvdrive.kvcache.on_drives import DriveLayer
+from kvdrive.kvcache.parts import PartsLayer
 from kvdrive.server.jobs import DeadlinePassed, Job, Limits, Token
 from kvdrive.server.metrics import RATE_SECONDS, Metrics, Rate
 from kvdrive.server.scheduler import Scheduler
@@ -213,9 +213,9 @@ def test_a_sequence_that_fails_leaves_the_others_alone(monkeypatch):
     update, failing = DriveLayer.update, {}
 
     def faulty(self, key_states, *args, **kwargs):
-        if self.index == 1 and self.tokens == 131 + 5 and key_states.shape[2] == 1:
-            failing["cache"] = self.cache
-        if self.index == 1 and failing.get("cache") is self.cache:
+        if self.stored.index == 1 and self.stored.tokens == 131 + 5 and key_states.shape[2] == 1:
+            failing["part"] = self.part
+        if self.stored.index == 1 and failing.get("part") is self.part:
             raise RangeError("K of layer 1 outgrew its scale")
         return update(self, key_states, *args, **kwargs)
 
@@ -236,7 +236,7 @@ def test_steps_that_no_model_can_share_are_not_tried_again(monkeypatch):
     def refuse(self, call):
         raise UnsupportedError("the model masks tokens of a decode step")
 
-    monkeypatch.setattr(JoinedLayer, "attend", refuse)
+    monkeypatch.setattr(PartsLayer, "attend", refuse)
     with Requests(running=4, chunk=64) as requests:
         for name in "abd":
             requests.ask(name, *WORK[name])

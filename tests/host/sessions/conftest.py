@@ -16,4 +16,4 @@ def _measured_once(forward, shape, like, backing):
 
 @pytest.fixture(autouse=True)
 def measured_once(monkeypatch):
-    monkeypatch.setattr("kvdrive.plugins.transformers.measure", _measured_once)
+    monkeypatch.setattr("kvdrive.plugins.rates.measure", _measured_once)

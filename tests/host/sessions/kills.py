@@ -75,7 +75,7 @@ def process(model, texts, folder, rng, at, active):
                 cache = store.cache(ids)
                 assert cache.get_seq_length() >= min(saved, ids.shape[1] - 1), (chat, saved, cache.get_seq_length())
                 found += cache.get_seq_length()
-                kept = cache.keeper
+                kept = cache.batch.listener
 
                 def step(name, kept=kept, acknowledged=acknowledged):
                     if name == "committed":

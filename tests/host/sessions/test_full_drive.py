@@ -56,7 +56,7 @@ def test_sessions_leave_while_a_text_grows(tmp_path, model, expected, active):
         while store.stats.evictions < before + 3:
             cache = store.cache(PROMPT, find=False)
             assert torch.equal(greedy(model, PROMPT, 100, past_key_values=cache), expected[active])
-            kept = cache.keeper
+            kept = cache.batch.listener
             assert kept is not None
             assert kept.store.index.get(store.release(cache)).tokens == 249
             grown += 1

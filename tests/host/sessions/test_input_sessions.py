@@ -45,7 +45,7 @@ def go_on(attached, ids, new_tokens, **options):
     cache = attached.sessions.cache(ids, **options)
     found = cache.get_seq_length()
     tokens = greedy(attached._model, ids, new_tokens, past_key_values=cache)
-    return tokens, found, isinstance(cache.sequences[0], InputSequence)
+    return tokens, found, isinstance(cache.batch.sequences[0], InputSequence)
 
 
 def conversation(opened, model, share, drives=1):
@@ -174,7 +174,7 @@ def test_a_record_that_is_too_large_ends_the_keeping(opened, monkeypatch, caplog
         cache = attached.sessions.cache(PROMPT)
         found = greedy(model, PROMPT, 12, past_key_values=cache)
         assert found.shape == wanted.shape
-        assert cache.keeper is None
+        assert cache.batch.listener is None
         assert [one for one in caplog.messages if "keep it without X-cache" in one]
         assert attached.sessions.index.count() == 1
 

@@ -15,7 +15,7 @@ from kvdrive import abi
 from kvdrive.errors import TargetError
 from kvdrive.generation.generate import greedy
 from kvdrive.kvcache.budget import MemoryOptions
-from kvdrive.kvcache.history import History
+from kvdrive.kvcache.recovery import Recovery
 from kvdrive.kvcache.session import Session
 from kvdrive.nvme.wire import KvRead, SessionOpcode
 from kvdrive.perf.kept import KeptRates
@@ -244,7 +244,7 @@ def test_rates_are_measured_once_and_kept_beside_the_drive(opened, model, tmp_pa
         assert rates.load_byte > 0
         assert attached.drives[0].sessions() == set()
         commands = attached.drives[0].stats().commands
-        again = Costs(tmp_path / "0.kv.costs", attached.sessions.costs._key, attached.measure)
+        again = Costs(tmp_path / "0.kv.costs", attached.sessions.costs._key, attached.rates.resuming)
         assert again.rates == rates
         assert attached.drives[0].stats().commands == commands
         (tmp_path / "0.kv.costs").write_text("{damaged")
@@ -277,13 +277,13 @@ def test_the_read_buffer_bounds_what_is_read_ahead(opened, model, save):
     for room in (0, 2 * layer, 4 * layer + 1, 100 * layer):
         with opened(model, rates=slow, memory=MemoryOptions(read_buffer=room)) as attached:
             cache = attached.sessions.cache(tokens)
-            attached._backing.queues[0].run(lambda target: None)  # behind what was asked for
+            attached._home.backing.queues[0].run(lambda target: None)  # behind what was asked for
             read = {layer for layer, *_ in attached.drives[0].reads}
-            plan = cache.plan
+            plan = cache.batch.placement.plan
             assert plan.buffer_bytes <= room
             allowed = max(1, min(LAYERS, plan.buffer_bytes // layer))
             assert read == set(range(allowed))
-            assert cache.loading.stats().peak_bytes == allowed * layer
+            assert cache.batch.placement.loading.stats().peak_bytes == allowed * layer
             with torch.no_grad():
                 model(tokens[:, -1:], past_key_values=cache)
             assert attached.sessions.stats.loaded_bytes == LAYERS * layer
@@ -293,7 +293,7 @@ def test_a_history_that_does_not_fit_memory_stays_on_the_drive(opened, model, sa
     tokens = save()
     with opened(model, memory=MemoryOptions(bytes=1000)) as attached:
         cache = attached.sessions.cache(tokens)
-        assert cache.keeper.way == "attend"
+        assert cache.batch.listener.way == "attend"
         assert torch.equal(greedy(model, tokens, 20, past_key_values=cache), expected[:, :190])
         assert attached.drives[0].reads == []
 
@@ -308,7 +308,7 @@ def test_a_drive_slowed_down_is_computed_again(opened, model, save, expected):
     slow = replace(DISK, load_byte=50 * DISK.load_byte)
     with opened(model, rates=slow, slowed=50, clock=clock) as attached:
         cache = attached.sessions.cache(tokens)
-        assert cache.keeper.way == "recompute"
+        assert cache.batch.listener.way == "recompute"
         assert cache.get_seq_length() == 0
         written = attached.drives[0].stats().host_bytes_in
         with torch.no_grad():
@@ -330,30 +330,30 @@ def test_a_session_that_takes_too_long_to_open_is_left_alone(opened, model, save
         commands = attached.drives[0].stats().commands
         cache = attached.sessions.cache(tokens)
         assert attached.drives[0].stats().commands == commands
-        assert (cache.keeper.way, cache.get_seq_length()) == ("recompute", 0)
+        assert (cache.batch.listener.way, cache.get_seq_length()) == ("recompute", 0)
         assert torch.equal(greedy(model, tokens, 20, past_key_values=cache), expected[:, :190])
         assert attached.sessions.stats.recomputes == 1
 
 
 def test_a_late_load_is_given_up(opened, model, save, expected, monkeypatch):
     """The drive has become 50 times slower since its rate was measured. That is no failure, of which few are mended."""
-    monkeypatch.setattr("kvdrive.plugins.transformers._RECOVERIES", 0)
+    monkeypatch.setattr("kvdrive.plugins.call._RECOVERIES", 0)
     clock = VirtualClock()
     tokens = save()
     with opened(model, rates=DISK, slowed=50, clock=clock) as attached:
         attached.sessions.costs.clock = clock.now
         cache = attached.sessions.cache(tokens)
-        assert cache.keeper.way == "load"
+        assert cache.batch.listener.way == "load"
         more = greedy(model, tokens, 20, past_key_values=cache)
         assert torch.equal(more, expected[:, :190])
-        assert cache.keeper.way == "recompute"
+        assert cache.batch.listener.way == "recompute"
         assert attached.sessions.stats.late_loads == 1
         assert len(attached.drives[0].reads) < 2 * LAYERS
         recompute = DISK.prefill(0, 169)
         one_layer = 50 * DISK.load_byte * 169 * LAYER_TOKEN
         assert clock.seconds <= 0.05 * recompute + one_layer
         again = attached.sessions.cache(more)  # the rate is known now
-        assert again.keeper.way == "recompute"
+        assert again.batch.listener.way == "recompute"
     with opened(model) as attached:
         assert attached.sessions.cache(more).get_seq_length() == 189
 
@@ -369,7 +369,7 @@ def test_a_late_load_whose_tokens_cannot_be_computed_loses_the_cache(opened, mod
             raise RuntimeError("no memory")
 
         with monkeypatch.context() as patch:
-            patch.setattr(History, "replay", out_of_memory)
+            patch.setattr(Recovery, "_repeat_one", out_of_memory)
             with pytest.raises(RuntimeError, match="no memory"):
                 model(tokens[:, -1:], past_key_values=cache)
         with pytest.raises(TargetError, match="lost its tokens"):
@@ -382,7 +382,7 @@ def test_other_tokens_than_the_promised_ones_replace_those_on_the_drive(opened, 
     other = torch.cat([PROMPT[:, :70], prompts(1, 80, seed=77)], dim=1)
     with opened(model, rates=replace(DISK, load_byte=1.0)) as attached:
         cache = attached.sessions.cache(tokens)
-        assert cache.keeper.way == "recompute"
+        assert cache.batch.listener.way == "recompute"
         found = greedy(model, other, 20, past_key_values=cache)
         attached.sessions.release(cache)
     with opened(model) as attached, torch.no_grad():
@@ -399,7 +399,7 @@ def test_other_tokens_than_the_promised_ones_replace_those_on_the_drive(opened, 
 def push_to_flash(attached):
     """Store so much beside the sessions that nothing of these waits in the drive's memory any more."""
     rows = np.ones((8, 8192, 128), np.float16)
-    attached._backing.queues[0].run(lambda target: Session(target).append(0, abi.KvKind.KEYS, 0, rows))
+    attached._home.backing.queues[0].run(lambda target: Session(target).append(0, abi.KvKind.KEYS, 0, rows))
 
 
 @pytest.mark.parametrize("after", [0, 5])
@@ -446,7 +446,7 @@ def test_a_full_drive_ends_keeping_and_not_the_text(tmp_path, model, expected, c
         cache = attached.sessions.cache(ids)
         tokens = greedy(model, ids, 20, past_key_values=cache)
         assert "goes on in memory" in caplog.text
-        assert cache.keeper is None
+        assert cache.batch.listener is None
     assert torch.equal(tokens, never_stopped(model, tmp_path, ids, 20))
 
 
@@ -472,12 +472,12 @@ def test_the_model_goes_on_while_a_save_waits(tmp_path, model):
         store = attached.sessions
         cache = store.cache(PROMPT)
         tokens = greedy(model, PROMPT, 12, past_key_values=cache)
-        cache.keeper.settle()
-        saved = cache.keeper.saved
+        cache.batch.listener.settle()
+        saved = cache.batch.listener.saved
         drive.gate.clear()
         tokens = greedy(model, tokens, 40, past_key_values=cache)
         assert tokens.shape[1] == 202
-        assert cache.keeper.saved == saved
+        assert cache.batch.listener.saved == saved
         assert store.index.entries()[0].tokens == saved
         drive.gate.set()
         store.release(cache)
@@ -491,13 +491,13 @@ def test_the_write_buffer_is_bounded(tmp_path, model):
     with drive, attach(model, drive, active="memory", memory=options) as attached:
         cache = attached.cache()
         tokens = greedy(model, PROMPT, 2, past_key_values=cache)
-        cache.synchronize()
+        cache.batch.synchronize()
         drive.gate.clear()
         decoding = threading.Thread(target=lambda: greedy(model, tokens, 60, past_key_values=cache))
         decoding.start()
         decoding.join(1)
         assert decoding.is_alive()
-        assert 0 < cache.transfers._bytes <= room + 16 * LAYER_TOKEN
+        assert 0 < cache.batch.transfers._bytes <= room + 16 * LAYER_TOKEN
         drive.gate.set()
         decoding.join(60)
         assert cache.get_seq_length() == 151 + 60
@@ -518,17 +518,17 @@ def test_waiting_requests_are_loaded_ahead_as_far_as_memory_goes(opened, model, 
         store = attached.sessions
         waiting = [Waiting(tuple(text[0].tolist()), "", 16) for text in texts]
         store.ahead.see(waiting)
-        attached._backing.queues[0].run(lambda target: None)
+        attached._home.backing.queues[0].run(lambda target: None)
         assert sum(room for *_, room in attached.drives[0].reads) == 2 * 149 * LAYER_TOKEN * LAYERS
         cache = store.cache(texts[0], new_tokens=16)
-        assert cache.keeper.way == "load"
+        assert cache.batch.listener.way == "load"
         with torch.no_grad():
             model(texts[0][:, -1:], past_key_values=cache)
         store.ahead.see(waiting[1:])
         assert len(attached.drives[0].sessions()) == 3 + 2  # the stored ones, one that runs, one that is ready
         store.release(cache)
         store.ahead.see(waiting[1:])
-        attached._backing.queues[0].run(lambda target: None)
+        attached._home.backing.queues[0].run(lambda target: None)
         assert sum(room for *_, room in attached.drives[0].reads) == 3 * 149 * LAYER_TOKEN * LAYERS
         store.ahead.see([])  # the clients went away
         assert len(attached.drives[0].sessions()) == 3
@@ -548,7 +548,7 @@ def test_sessions_of_waiting_requests_are_read_into_the_page_cache(tmp_path, mod
         waiting = [Waiting(tuple(text[0].tolist()), "", 16) for text in texts]
         for _ in range(2):  # once is enough
             store.ahead.see(waiting)
-        attached._backing.queues[0].run(lambda target: None)
+        attached._home.backing.queues[0].run(lambda target: None)
         read = [layer for layer, *_ in drive.reads]
         assert read == [layer for _ in range(2) for layer in range(LAYERS) for _ in range(2)]
         assert store.shelf.eviction.victim(store.index).tokens == 150

@@ -56,7 +56,7 @@ def test_a_named_session_goes_on_in_other_processes(opened, model, text, drives)
             assert cache.get_seq_length() == (0 if at == 100 else at - 1)
             found = greedy(attached._model, text[:, :at], end - at, past_key_values=cache)
             assert torch.equal(found, text[:, :end])
-            removed = cache.removed
+            removed = cache.batch.removed
             attached.sessions.release(cache)
             entry = attached.sessions.index.named("talk", "")
             assert entry.tokens + removed == end - 1
@@ -64,8 +64,8 @@ def test_a_named_session_goes_on_in_other_processes(opened, model, text, drives)
     assert removed > 0
     with opened(model, drives=drives) as attached:
         cache = attached.sessions.cache(name="talk")
-        assert torch.equal(cache.token_ids(), text[:, :339])
-        assert cache.removed == removed
+        assert torch.equal(cache.batch.token_ids(), text[:, :339])
+        assert cache.batch.removed == removed
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def kept(model, text, tmp_path_factory):
     ):
         cache = attached.sessions.cache(text[:, :100], "talk")
         greedy(model, text[:, :100], 150, past_key_values=cache)
-        assert cache.removed == 96
+        assert cache.batch.removed == 96
         attached.sessions.release(cache)
     return folder
 
@@ -100,18 +100,18 @@ def test_a_session_that_was_changed_too_often_is_not_kept_on(opened, model, text
         store = attached.sessions
         cache = store.cache(PROMPT, "talk")
         assert torch.equal(greedy(model, PROMPT, 200, past_key_values=cache), text[:, :300])
-        assert cache.removed == 2 * 96
+        assert cache.batch.removed == 2 * 96
         assert "no more changes can be noted" in caplog.text
         assert store.stats.evictions == store.stats.failed_saves == 0
-        assert cache.keeper is None
+        assert cache.batch.listener is None
         cache.reset()
         kept = store.index.named("talk", "")
         assert sum(tokens for _, tokens in record.Record.of(kept.record).removals) == 96
         end = kept.tokens + 96
     with opened(model) as attached:  # the rest was removed, what was kept is found
-        assert attached._backing.queues[0].target.sessions() == {kept.slices[0][1]}
+        assert attached._home.backing.queues[0].target.sessions() == {kept.slices[0][1]}
         cache = attached.sessions.cache(text[:, : end + 1], "talk")
-        assert (cache.get_seq_length(), cache.removed) == (end, 96)
+        assert (cache.get_seq_length(), cache.batch.removed) == (end, 96)
         assert torch.equal(greedy(model, text[:, : end + 1], 299 - end, past_key_values=cache), text[:, :300])
 
 
@@ -123,7 +123,7 @@ def test_a_save_in_the_background_that_finds_no_room_for_a_record_ends(opened, m
         cache = store.cache(PROMPT, "talk")
         assert greedy(model, PROMPT, 40, past_key_values=cache).shape[1] == PROMPT.shape[1] + 40
         assert "no more changes can be noted" in caplog.text
-        assert cache.keeper is None
+        assert cache.batch.listener is None
         assert store.index.named("talk", "") is None
 
 
@@ -135,14 +135,14 @@ def test_a_sequence_that_begins_anew_has_room_for_records(opened, model, monkeyp
         cache = store.cache(PROMPT, "talk")
         full.setattr(record, "_RECORDS", 1)
         model(PROMPT, past_key_values=cache)
-        cache.keeper.settle()
-        assert "no more changes can be noted" in cache.keeper.full
+        cache.batch.listener.settle()
+        assert "no more changes can be noted" in cache.batch.listener.full
         full.undo()
         if way == "reset":
             cache.reset()
             model(PROMPT, past_key_values=cache)
         else:
-            cache.recompute(attached._forward, model.device)
+            attached._calls.recovery.recompute(cache.batch)
         assert store.release(cache) == store.index.named("talk", "").id
         assert store.index.named("talk", "").tokens == PROMPT.shape[1]
 
@@ -180,8 +180,8 @@ def test_it_is_no_prefix_of_anything_else(opened, model, text):
         later = text[:, :250].clone()
         later[0, 230] += 1  # behind the removal
         cache = store.cache(later, "talk")
-        assert (cache.get_seq_length(), cache.removed) == (230, 96)
-        assert cache.drive_layers[0].tokens == 134
+        assert (cache.get_seq_length(), cache.batch.removed) == (230, 96)
+        assert cache.batch.drive_layers[0].tokens == 134
 
 
 def test_without_a_name_the_whole_beginning_stays(opened, model, text):
@@ -193,9 +193,9 @@ def test_without_a_name_the_whole_beginning_stays(opened, model, text):
         assert [entry.tokens for entry in whole] == [192]
     with opened(model) as attached:
         cache = attached.sessions.cache(text[:, :250])
-        assert (cache.get_seq_length(), cache.removed) == (192, 0)
+        assert (cache.get_seq_length(), cache.batch.removed) == (192, 0)
         assert torch.equal(greedy(model, text[:, :250], 20, past_key_values=cache)[:, :250], text[:, :250])
-        assert cache.removed > 0
+        assert cache.batch.removed > 0
 
 
 @pytest.mark.usefixtures("shortened")
@@ -217,11 +217,11 @@ def test_a_process_that_dies_while_tokens_leave_serves_nothing_wrong(opened, mod
         cache = attached.sessions.cache(text[:, :100], "talk")
         attached.sessions.every = 16
         greedy(model, text[:, :100], 92, past_key_values=cache)
-        cache.remove(96, attached._forward, model.device)
-        cache.flush()
+        attached._calls.recovery.remove(cache.batch, 96)
+        attached._home.backing.flush()
         attached.sessions._open.clear()  # as if the process had been killed here
-        cache.keeper = None
-        cache.let_go()
+        cache.batch.listener = None
+        cache.batch.hand_over()
     for again in ("kept", "lost"):
         copy(tmp_path / "a", tmp_path / again)
         if again == "lost":
@@ -231,7 +231,7 @@ def test_a_process_that_dies_while_tokens_leave_serves_nothing_wrong(opened, mod
             (entry,) = attached.sessions.index.entries()  # the one from before the removal
             assert (entry.name, entry.tokens, record.Record.of(entry.record).removals) == ("talk", 176, [])
             cache = attached.sessions.cache(text[:, :250], "talk")
-            assert (cache.get_seq_length(), cache.removed) == (176, 0)
+            assert (cache.get_seq_length(), cache.batch.removed) == (176, 0)
             assert torch.equal(greedy(model, text[:, :192], 1, past_key_values=cache), text[:, :193])
 
 
@@ -251,7 +251,7 @@ def test_lost_data_of_a_kept_sequence_is_computed_again(opened, model, text):
     with opened(model) as attached:
         cache = attached.sessions.cache(text[:, :100], "talk")
         greedy(model, text[:, :100], 150, past_key_values=cache)
-        attached._backing.queues[0].target._drive.inject("read_uncorrectable")
+        attached._home.backing.queues[0].target._drive.inject("read_uncorrectable")
         assert torch.equal(greedy(model, text[:, :250], 50, past_key_values=cache), text[:, :300])
         assert attached.recoveries == 1
         attached.sessions.release(cache)

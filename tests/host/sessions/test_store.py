@@ -12,7 +12,7 @@ from kvdrive import abi
 from kvdrive.choices import KV_FORMATS
 from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.generation.generate import greedy
-from kvdrive.kvcache.cache import DriveCache
+from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.session import LABEL_LAYER, Session
 from kvdrive.plugins.transformers import attach
 from kvdrive.sessions.bounds import Bounds
@@ -51,7 +51,7 @@ def generate(attached, ids, new_tokens, **options):
 
 
 def drive_sessions(attached):
-    return sorted(attached._backing.queues[0].target.sessions())
+    return sorted(attached._home.backing.queues[0].target.sessions())
 
 
 @pytest.mark.parametrize("drives", [pytest.param(1, marks=pytest.mark.slow), 2])
@@ -116,7 +116,7 @@ def test_a_name_finds_a_session_and_belongs_to_one_model(opened, model):
         tokens, _ = generate(attached, PROMPT, 5, name="notes")
     with opened(model) as attached:
         cache = attached.sessions.cache(name="notes")
-        assert torch.equal(cache.token_ids(), tokens[:, :-1])
+        assert torch.equal(cache.batch.token_ids(), tokens[:, :-1])
         greedy(model, torch.cat([tokens, MORE], dim=1), 3, past_key_values=cache)
         with pytest.raises(InputError, match="'notes' is in use"):
             attached.sessions.cache(name="notes")
@@ -171,7 +171,7 @@ def test_lost_data_are_computed_again_and_not_found_any_more(opened, model):
         assert cache.get_seq_length() == 169
         lost = attached.sessions.index.entries()[0].id
         push_to_flash(attached)
-        attached._backing.queues[0].target._drive.inject("read_uncorrectable")
+        attached._home.backing.queues[0].target._drive.inject("read_uncorrectable")
         more = greedy(model, tokens, 20, past_key_values=cache)
         assert attached.recoveries == 1
         assert attached.sessions.stats.lost == 1
@@ -184,7 +184,7 @@ def test_lost_data_are_computed_again_and_not_found_any_more(opened, model):
 def push_to_flash(attached):
     """Store so much beside the sessions that nothing of these waits in the drive's memory any more."""
     rows = np.ones((8, 8192, 128), np.float16)
-    attached._backing.queues[0].run(lambda target: Session(target).append(0, abi.KvKind.KEYS, 0, rows))
+    attached._home.backing.queues[0].run(lambda target: Session(target).append(0, abi.KvKind.KEYS, 0, rows))
 
 
 def test_a_stale_index_costs_time_and_nothing_else(opened, model):
@@ -192,14 +192,14 @@ def test_a_stale_index_costs_time_and_nothing_else(opened, model):
     with opened(model) as attached:
         generate(attached, PROMPT, 5)
     with opened(model, sessions=False) as attached:
-        target = attached._backing.queues[0].target
+        target = attached._home.backing.queues[0].target
         number = target.sessions().pop()
         Session.existing(target, number, 0).trim(0)
         cache = attached.cache()
         other = greedy(model, prompts(1, 150, seed=5), 5, past_key_values=cache)
         assert other is not None
-        cache.saved_at = cache.disown() or None
-        cache.sequences.clear()
+        cache.batch.saved_at = cache.batch.retain() or None
+        cache.batch.sequences.clear()
     with opened(model) as attached:
         tokens, cached = generate(attached, PROMPT, 5)
         assert cached == 0
@@ -211,7 +211,7 @@ def test_no_room_under_the_drive_fails_saves_only(opened, model, caplog):
     with opened(model) as attached, caplog.at_level(logging.WARNING):
         cache = attached.sessions.cache(PROMPT)
         greedy(model, PROMPT, 2, past_key_values=cache)
-        attached._backing.queues[0].target._drive.inject("disk_full", count=2)
+        attached._home.backing.queues[0].target._drive.inject("disk_full", count=2)
         before = attached.sessions.stats.saves
         tokens = greedy(model, PROMPT, 40, past_key_values=cut(cache, 140))
         assert attached.sessions.stats.failed_saves == 2
@@ -305,13 +305,13 @@ def test_the_governor_keeps_only_what_is_wanted_twice(opened, model):
 @pytest.mark.parametrize("active", ["drive", "memory"])
 def test_what_the_governor_refuses_is_not_written(opened, model, active, monkeypatch):
     """In memory nothing at all; on the drive K and V, which it attends to, and neither tokens nor a FLUSH."""
-    append, flush, appended, flushes = Session.append, DriveCache.flush, [], []
+    append, flush, appended, flushes = Session.append, Backing.flush, [], []
     monkeypatch.setattr(
         Session, "append", lambda self, *of: appended.append((of[0], of[3].nbytes)) or append(self, *of)
     )
-    monkeypatch.setattr(DriveCache, "flush", lambda self: flushes.append(1) or flush(self))
+    monkeypatch.setattr(Backing, "flush", lambda self: flushes.append(1) or flush(self))
     with opened(model, sessions=SessionOptions(daily_bytes=1), active=active) as attached:
-        store, drive = attached.sessions, attached._backing.queues[0].target
+        store, drive = attached.sessions, attached._home.backing.queues[0].target
         store.costs.rates = Rates(1, 0, 1, 0, 1e-9, 0, 0, 1e-9, 1e-9)  # what was found is loaded, or attended to
         per_token = store.index.get(store.release(run(store, model, 1))).bytes_per_token
 
@@ -437,7 +437,7 @@ def test_pins_quotas_and_wear_outlive_the_index(opened, model, tmp_path):
         store = attached.sessions
         assert store.index.count() == 2
         assert [entry.tokens for entry in store.index.pinned()] == [80]
-        assert store.cache(prompts(1, 80, seed=1)).keeper.source.pinned
+        assert store.cache(prompts(1, 80, seed=1)).batch.listener.source.pinned
         assert store.index.quota("a") == 10**9
         assert store.governor.wear().bytes_written == written
     (tmp_path / "0.kv.sessions").unlink()
@@ -454,7 +454,7 @@ def test_the_quota_of_a_tenant_goes_before_the_bound_of_all(opened, model):
             with torch.no_grad():
                 model(ids := prompts(1, 80, seed=seed), past_key_values=(cache := store.cache(ids)))
             with store.index.transaction():
-                size = 2 * 80 * store.saving.record(cache.keeper).bytes_per_token
+                size = 2 * 80 * store.saving.record(cache.batch.listener).bytes_per_token
                 store.index.set_quota("a", size)
             store.release(cache)
         assert store.index.count() == 2

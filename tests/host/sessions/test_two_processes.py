@@ -43,7 +43,7 @@ def generate(attached, ids, new_tokens, name=""):
 def test_one_goes_on_with_what_the_other_has_computed(hosts):
     first, second = hosts
     tokens, cache = generate(first, PROMPT, 20, "notes")
-    cache.keeper.settle()  # in memory, it is saved in the background
+    cache.batch.listener.settle()  # in memory, it is saved in the background
     with pytest.raises(InputError, match="in use"):
         second.sessions.cache(PROMPT, "notes")
     running = second.sessions.cache(PROMPT)  # a running session may be forked

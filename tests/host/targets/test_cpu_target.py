@@ -123,7 +123,7 @@ def test_the_file_opens_after_a_kill(tmp_path, qwen):
         assert drive._drive.check() == []
         with attach(qwen, drive) as attached:
             cache = attached.reopen(tmp_path / "chat.json")
-            kept = cache.token_ids()
+            kept = cache.batch.token_ids()
             assert kept.shape[1] >= 3000 + 10
             cache.crop(-1)
             text = greedy(qwen, kept, 4, past_key_values=cache)

@@ -158,7 +158,7 @@ def test_a_recovery_that_fails_is_made_up_for_by_the_next_call(drives, qwen, mon
     with attach(qwen, drives[:2], on_failure="recompute") as attached, torch.no_grad():
         cache = attached.cache()
         qwen(ids, past_key_values=cache)
-        cache.synchronize()
+        cache.batch.synchronize()
         drives[0].close()
         with monkeypatch.context() as patch:
             patch.setattr(Session, "append", full)

@@ -20,7 +20,7 @@ ROWS = np.random.default_rng(1).standard_normal((1, 40, 64)).astype(np.float16)
 def store(model, ids, cache):
     """A call of the model, all of whose tokens are durable afterwards."""
     model(ids, past_key_values=cache)
-    cache.flush()
+    cache.batch.part.shared.backing.flush()
 
 
 @pytest.mark.parametrize("kind", [Emulator, CpuDrive])
@@ -37,7 +37,7 @@ def test_a_full_disk_is_named_and_costs_nothing_that_was_stored(llama, tmp_path,
             cache = attached.cache()
             if step == "append":
                 llama(ids[:, :-1], past_key_values=cache)
-                cache.flush()
+                cache.batch.part.shared.backing.flush()
             drive._drive.inject("disk_full", after=0, count=1 << 40)
             with pytest.raises(CommandError, match="No space left on device") as caught:
                 store(llama, ids if step == "prefill" else ids[:, -1:], cache)

@@ -14,6 +14,7 @@ import torch
 from kvdrive.kernels.native import scale_bits
 from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.drive_rates import FEW, MANY, Clock, Heads, Line, drive_rates, medians
+from kvdrive.kvcache.drive_sequence import DriveSequence
 from kvdrive.kvcache.session import Query
 from kvdrive.kvcache.xcache.attention import MemoryAttention
 from kvdrive.kvcache.xcache.inputs import XCache
@@ -99,7 +100,7 @@ def _works(xcache: XCache, heads: Heads, tokens: int) -> tuple[Work, Work]:
     layer = min(xcache.projections.modules)
     x = torch.randn(tokens, xcache.rows.width, generator=torch.Generator().manual_seed(1)).to(xcache.rows.dtype)
     zeros = np.zeros(heads.kv_heads, np.int64)
-    row = InputSequence([], xcache)
+    row = InputSequence(DriveSequence([]), xcache)
     row.note(layer, 0, x, np.arange(tokens), (zeros, zeros))
     patterns, rebuilt = xcache.rows.encode(x), row.project(layer, x, 0)
     q = np.ones((heads.kv_heads, heads.query_heads // heads.kv_heads, heads.head_dim), np.float16)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from collections.abc import Sequence as Several
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -14,16 +14,16 @@ import torch
 from numpy.typing import NDArray
 
 from kvdrive import abi
-from kvdrive.kvcache.scaling import Halves, scaled_halves
-from kvdrive.kvcache.sequence import Append, Endpoint, Sent, Sequence, Slice, gather
+from kvdrive.errors import UnsupportedError
+from kvdrive.kvcache.drive_sequence import DriveSequence
+from kvdrive.kvcache.scaling import Exponents, Halves, scaled_halves
+from kvdrive.kvcache.sequence import Endpoint, Sequence
 from kvdrive.kvcache.session import Query
+from kvdrive.kvcache.slices import Append, Sent, gather
 from kvdrive.kvcache.xcache.attention import MemoryAttention
 from kvdrive.kvcache.xcache.corrections import Corrections
 from kvdrive.kvcache.xcache.inputs import XCache
 from kvdrive.nvme.commands import AttentionOutput
-from kvdrive.targets.base import Target
-
-Exponents = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -49,18 +49,26 @@ class Rebuilt:
 
 
 class InputSequence(Sequence):
-    """The slices of X of one row. Values that the threads share are replaced, never changed."""
+    """See Sequence. `home` holds X as if it were K. Values that the threads share are replaced, never changed."""
 
-    def __init__(self, slices: list[Slice], shared: XCache) -> None:
-        super().__init__(slices)
+    def __init__(self, home: DriveSequence, shared: XCache) -> None:
+        self.home = home
+        self.slices = home.slices
         self._shared = shared
         self._layers: dict[int, LayerState] = {}
         self._positions = np.empty(0, np.int64)
         self._held: tuple[int, Rebuilt] | None = None  # the layer that is being asked, or that will be asked next
         self._epoch = 0  # counts removals of tokens: what is rebuilt during one is of no use
 
-    def note(self, layer: int, first: int, x: torch.Tensor, positions: NDArray[np.int64], exponents: Any) -> None:
-        """Tokens from `first` on enter the layer: x [tokens, width], `positions` [tokens], `exponents` of K and V."""
+    def note(
+        self,
+        layer: int,
+        first: int,
+        x: torch.Tensor,
+        positions: NDArray[np.int64],
+        exponents: tuple[Exponents, Exponents],
+    ) -> None:
+        """See Sequence."""
         before = self._layers.get(layer)
         if before is None:
             none = torch.empty(0, x.shape[1], dtype=x.dtype)
@@ -95,8 +103,8 @@ class InputSequence(Sequence):
         heads = len(next(iter(self._layers.values())).exponents[0])
         return [Endpoint(self._shared.worker, self, 0, heads, _answer)]
 
-    def rebuild_ahead(self, layer: int) -> None:
-        """Start rebuilding K and V of a layer that will be asked next. Does not wait; errors come when it is asked."""
+    def prepare(self, layer: int) -> None:
+        """See Sequence. Starts rebuilding K and V."""
         epoch = self._epoch
 
         def work(_: MemoryAttention) -> None:
@@ -104,9 +112,10 @@ class InputSequence(Sequence):
 
         self._shared.worker.start(work)
 
-    def rebuild(self, layer: int) -> Rebuilt:
-        """K and V of the layer's stored tokens. Waits for them. Raises CommandError, TargetError."""
-        return self._shared.worker.run(lambda _: self.take(layer))
+    def read(self, layer: int, tokens: int, head_dim: int) -> tuple[Halves, Halves]:
+        """See Sequence."""
+        rebuilt = self._shared.worker.run(lambda _: self.take(layer))
+        return rebuilt.k[:, :tokens], rebuilt.v[:, :tokens]
 
     def take(self, layer: int) -> Rebuilt:
         """K and V of the layer's stored tokens; the worker's thread calls it. Raises CommandError, TargetError."""
@@ -124,8 +133,13 @@ class InputSequence(Sequence):
             if epoch == self._epoch:
                 self._held = (layer, rebuilt)
 
-    def keep(self, tokens: int) -> None:
+    def truncate(self, tokens: int, *, stored: bool = True) -> list[Future[None]]:
         """See Sequence."""
+        futures = self.home.truncate(tokens, stored=stored)
+        self._forget_after(tokens)
+        return futures
+
+    def _forget_after(self, tokens: int) -> None:
         with self._shared.lock:
             self._epoch += 1
             self._held = None
@@ -140,12 +154,36 @@ class InputSequence(Sequence):
                 values=state.values.keep(stored),
             )
 
+    def trim(self, tokens: int) -> list[Future[None]]:
+        """See Sequence."""
+        return self.home.trim(tokens)
+
+    def remove(self, removed: range, before: int, layers: int) -> None:
+        """See Sequence."""
+        raise UnsupportedError("a sequence that is stored as layer inputs cannot lose tokens in its middle")
+
     def fork(self, tokens: int = abi.MAX_TOKENS) -> InputSequence:
         """See Sequence."""
-        copy = InputSequence(super().fork(tokens).slices, self._shared)
+        copy = InputSequence(self.home.fork(tokens), self._shared)
         copy._layers, copy._positions = dict(self._layers), self._positions
-        copy.keep(tokens)
+        copy._forget_after(tokens)
         return copy
+
+    def close(self) -> list[Future[None]]:
+        """See Sequence."""
+        futures = self.home.close()
+        self._forget_after(0)
+        return futures
+
+    def erase(self) -> None:
+        """See Sequence."""
+        self.home.erase()
+        self._forget_after(0)
+
+    @property
+    def needs_model(self) -> bool:
+        """See Sequence: K and V are computed again by it."""
+        return True
 
     @property
     def in_order(self) -> bool:
@@ -170,27 +208,22 @@ class InputSequence(Sequence):
         }
 
     @classmethod
-    def restored(cls, sequence: Sequence, shared: XCache, tokens: int, plain: dict[str, Any]) -> InputSequence:
-        """A row whose slices hold X of `tokens` tokens; `describe` made `plain`, maybe of more tokens."""
-        row = cls(sequence.slices, shared)
+    def restored(cls, home: DriveSequence, shared: XCache, tokens: int, plain: dict[str, Any]) -> InputSequence:
+        """A row whose home holds X of `tokens` tokens; `describe` made `plain`, maybe of more tokens."""
+        row = cls(home, shared)
         row._positions = np.array(plain["positions"], np.int64)
         empty = torch.empty(0, shared.rows.width, dtype=shared.rows.dtype)
         for layer, one in plain["layers"].items():
             keys, values = Corrections.restored(one["keys"]), Corrections.restored(one["values"])
             exponents = [np.array(scale, np.int64) for scale in one["exponents"]]
             row._layers[int(layer)] = LayerState(tokens, empty, keys, values, (exponents[0], exponents[1]))
-        row.keep(tokens)
+        row._forget_after(tokens)
         return row
 
     def _rebuilt(self, layer: int) -> Rebuilt:
         """Read X and project it."""
         state = self._layers[layer]
-        shape = (state.stored, self._shared.rows.slice_dim)
-
-        def read(one: Slice, target: Target) -> Halves:
-            return one.session.read(layer, abi.KvKind.KEYS, 0, (one.last - one.first, *shape))
-
-        parts = gather([one.queue.start(partial(read, one)) for one in self.slices])
+        parts = gather(self.home.start_read(layer, abi.KvKind.KEYS, state.stored, self._shared.rows.slice_dim))
         began = time.perf_counter()
         x = self._shared.rows.decode(np.concatenate(parts) if len(parts) > 1 else parts[0])
         rebuilt = self.project(layer, x, 0)

@@ -1,12 +1,12 @@
-"""The interface between a cache and the store of sessions (`sessions.kept`)."""
+"""The interface between a batch and what keeps its tokens beyond the process, such as a store of sessions."""
 
 from __future__ import annotations
 
 from typing import Any, Protocol
 
 
-class Keeper(Protocol):
-    """Told by one cache what happens to its tokens, in the order in which it happens."""
+class Listener(Protocol):
+    """Called by one batch, in the thread of the model, with what happens to its tokens, in order."""
 
     def called(self, arguments: dict[str, Any]) -> None:
         """A call of the model with these arguments of its forward has succeeded."""
@@ -20,20 +20,20 @@ class Keeper(Protocol):
     def removed_tokens(self, tokens: int) -> None:
         """They were removed."""
 
-    def released(self) -> None:
-        """The rows of the cache are about to be reordered: it cannot be stored any more."""
+    def reordered(self) -> None:
+        """The rows of the batch are about to be reordered: it cannot be stored any more."""
 
     def model_changed(self, reason: str) -> None:
-        """The model has changed since the tokens in the cache were computed: later tokens are not stored."""
+        """The model has changed since the tokens were computed: later tokens are not stored."""
 
     def lost(self) -> None:
         """A drive lost some of the tokens; they are about to be computed again."""
 
-    def leave_drives(self, reason: str) -> bool:
-        """The cache goes on without the drives. Returns True if they keep what was saved, as a session."""
+    def runs_in_memory_alone(self, reason: str) -> bool:
+        """The batch goes on without the drives. Returns True if they hold what was saved, as a session."""
 
     def make_room(self) -> bool:
-        """A drive is full. Returns True if sessions were removed, so that the call may succeed now."""
+        """A drive is full. Returns True if sessions were evicted, so that the call may succeed now."""
 
-    def leave(self) -> None:
+    def detaching(self) -> None:
         """The model is about to be detached."""

@@ -1,0 +1,135 @@
+"""Rows that run on drives: the drives attend to K and V where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Several
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from kvdrive.kvcache.asking import ask
+from kvdrive.kvcache.calls import KvHandle, LayerCall
+from kvdrive.kvcache.layer import StoredLayer
+from kvdrive.kvcache.part import Part, Shared
+from kvdrive.kvcache.placement import Placement, RowsLayer
+from kvdrive.kvcache.queries import Queries
+from kvdrive.kvcache.scaling import Halves, HeadScale
+from kvdrive.kvcache.sequence import Sequence
+from kvdrive.kvcache.xcache.inputs import Inputs
+
+
+class DriveLayer(RowsLayer):
+    """See RowsLayer. The first call of a sequence attends on the host, to its own K and V; later ones in the drives."""
+
+    def update(
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        *args: object,
+        inputs: Inputs | None = None,
+        **kwargs: object,
+    ) -> tuple[KvHandle, KvHandle]:
+        """Take K and V [batch, heads, tokens, d]. Raises what `Part.update` raises."""
+        first = self.part.update(self.stored, key_states, value_states, inputs)
+        self.is_initialized = True
+        handle = KvHandle(self, first, key_states, value_states)
+        return handle, handle
+
+    def earlier(self, handle: KvHandle) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """See AttachedLayer. Reads the tokens back from the drives, as they were rounded to binary16."""
+        part, stored = self.part, self.stored
+        if not part.in_prompt or stored.moved:
+            return None
+        part.writeback.land(stored)
+        if handle.first_token > stored.stored:
+            return None
+        stored.turn = None
+        part.writeback.send_due(stored)
+        rows = [one.read(stored.index, handle.first_token, stored.head_dim) for one in part.sequences]
+        k, v = (np.stack(states) for states in zip(*rows, strict=True))
+        return _as_states(k, stored.key_scale, handle.keys), _as_states(v, stored.value_scale, handle.values)
+
+    def attend(self, call: LayerCall) -> torch.Tensor:
+        """See AttachedLayer.
+
+        Writes pending tokens when they are due. Raises RangeError, CommandError, TargetError, UnsupportedError.
+        """
+        queries = self.queries(call)
+        ask([queries])
+        return queries.answers(call.query)
+
+    def queries(self, call: LayerCall) -> Queries:
+        """The queries of a call. Raises RangeError."""
+        return Queries.of(self.part, self.stored, call)
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Length and offset of the keys that a mask for `query_length` new tokens covers."""
+        return self.part.tokens(self.stored) + query_length, self.part.removed
+
+    def get_seq_length(self) -> int:
+        """Tokens so far, removed ones included: the position of the next one."""
+        return self.part.tokens(self.stored) + self.part.removed
+
+    def forget(self) -> None:
+        """See RowsLayer."""
+        self.stored.forget()
+        self.is_initialized = False
+
+    def truncate(self, tokens: int) -> None:
+        """See RowsLayer."""
+
+    def rearrange(self, rows: list[int]) -> None:
+        """See RowsLayer."""
+        self.stored.rearrange(rows)
+
+
+class OnDrives(Placement):
+    """See Placement."""
+
+    drives_attend: ClassVar[bool] = True
+    saves_behind: ClassVar[bool] = False
+
+    def layer(self, part: Part, stored: StoredLayer) -> DriveLayer:
+        """See Placement."""
+        return DriveLayer(part, stored)
+
+    def open(self, shared: Shared, rows: int, heads: int) -> list[Sequence]:
+        """See Placement."""
+        return shared.backing.open(rows, heads, shared.append_options)
+
+    def adopt(self, layers: Several[RowsLayer], sequences: list[Sequence], ids: torch.Tensor, removed: int) -> bool:
+        """See Placement. Nothing is loaded."""
+        return True
+
+    def goes_on(self, arguments: dict[str, Any], tokens: int) -> bool:
+        """See Placement."""
+        return True
+
+    def fork(self) -> OnDrives:
+        """See Placement."""
+        return OnDrives()
+
+    def finish(self) -> None:
+        """See Placement."""
+
+    def stop(self) -> None:
+        """See Placement."""
+
+    def reset(self) -> None:
+        """See Placement."""
+
+    def write_nothing(self) -> bool:
+        """See Placement: the drives could not attend."""
+        return False
+
+    def load_ended(self) -> None:
+        """See Placement."""
+
+
+def _as_states(halves: Halves, scale: HeadScale, like: torch.Tensor) -> torch.Tensor:
+    """Stored rows [rows, heads, tokens, d] as the model had them, in the precision of `like`."""
+    states = torch.from_numpy(halves).to(like.device)
+    if not scale.is_one:
+        states = states.double() * torch.from_numpy(scale.factors)[..., None, None].to(like.device)
+    return states.to(like.dtype)

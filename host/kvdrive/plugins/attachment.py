@@ -1,0 +1,152 @@
+"""A model that is attached to drives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+import torch
+from transformers import PreTrainedModel
+
+from kvdrive.config.resolve import Plan
+from kvdrive.errors import InputError
+from kvdrive.kvcache import saved
+from kvdrive.kvcache.hf_cache import HfCache
+from kvdrive.plugins.batches import Batches
+from kvdrive.plugins.call import Calls
+from kvdrive.plugins.forward import Forward
+from kvdrive.plugins.home import open_home
+from kvdrive.plugins.keeping import open_sessions
+from kvdrive.plugins.rates import ModelRates
+from kvdrive.plugins.together import Together
+from kvdrive.sessions.options import SessionOptions
+from kvdrive.sessions.store import SessionStore
+from kvdrive.targets.group import Drives
+from kvdrive.targets.process import leave_alone
+
+
+class Attachment:
+    """A model that is attached to drives, until `detach`. `rates`: what the model and its drives take."""
+
+    def __init__(self, model: PreTrainedModel, target: Drives, plan: Plan) -> None:
+        place = plan.config.placement
+        self.target = target
+        self.limits = plan.config.limits
+        self._model = model
+        self._opened = ExitStack()
+        self._sessions: SessionStore | None = None
+        self._forward = Forward(model)
+        self._home = open_home(
+            model, target, plan, self._forward, lambda *args, **named: self._calls.call(*args, **named)
+        )
+        self.rates = ModelRates(model, self._forward.own, self._home.backing)
+        memory = place.memory if place.active == "memory" else None
+        self._batches = Batches(model, self._home, memory, self.rates)
+        self._schedule = self.rates.schedule(place.mini_batches)
+        self._calls = Calls(
+            model, self._forward, self._home.watched, self._batches.new, self._schedule, self.limits,
+            recomputes=place.on_failure == "recompute",
+        )  # fmt: skip
+        self._together = Together(model, self._forward, self._calls, self._schedule)
+        try:
+            if place.xcache == "auto" and self._home.backing.xcache is not None:
+                self.rates.choose_share()
+            if plan.config.sessions is not None:
+                self.keep_sessions(plan.config.sessions)
+        except BaseException:
+            self.detach()
+            raise
+
+    def cache(self, tokens: int = 0, rows: int = 1) -> HfCache:
+        """A new, empty cache for one batch: pass it as `past_key_values`. Detaching the model empties it.
+
+        `tokens`: how many each of its `rows` will have, where that is known. If memory has no room for them, the drives
+        attend.
+        """
+        self._calls.require_own()
+        return HfCache(self._batches.new(tokens, rows))
+
+    def on_drives(self) -> HfCache:
+        """As `cache`; the drives attend. Without effect for policies that keep K and V on the host."""
+        self._calls.require_own()
+        return HfCache(self._batches.on_drives())
+
+    @property
+    def recoveries(self) -> int:
+        """How often lost tokens were computed again."""
+        return self._calls.recoveries
+
+    @property
+    def sessions(self) -> SessionStore:
+        """What outlives this process. Raises InputError unless the model was attached with `sessions`."""
+        self._calls.require_own()
+        if self._sessions is None:
+            raise InputError("no sessions are stored here: attach the model with sessions=True")
+        return self._sessions
+
+    def keep_sessions(self, options: SessionOptions) -> None:
+        """Open the store. Raises InputError, TargetError, UnsupportedError, ConflictError."""
+        self._sessions = open_sessions(self._model, self._home, self._batches, options)
+
+    def save(self, cache: HfCache, path: Path) -> None:
+        """Make `cache` durable; `path` describes it for `reopen`. It survives detaching and the end of the process.
+
+        Removing tokens or rows later removes the file. Raises UnsupportedError, CommandError, TargetError.
+        """
+        saved.save(cache.batch, path)
+
+    def reopen(self, path: Path) -> HfCache:
+        """The cache that `save` stored on these drives, maybe in another process. Its tokens are
+        `cache.batch.token_ids()`.
+
+        Raises InputError when it was saved by another model or precision, CommandError, TargetError.
+        """
+        cache = self.cache()
+        saved.reopen(cache.batch, path)
+        return cache
+
+    def why_alone(self, cache: HfCache) -> str | None:
+        """The reason why `step_together` cannot take `cache`; None if it can."""
+        return self._together.refusal(cache.batch)
+
+    def step_together(self, caches: Sequence[HfCache], ids: torch.Tensor) -> tuple[torch.Tensor, list[int]]:
+        """One decode step of several caches in one call of the model: ids int64 [rows] -> logits [rows, vocabulary].
+
+        Each cache holds one sequence. A call that fails is undone in all caches, and raises its error. Also returns
+        the rows for which only the end of the call failed: it was undone for them, and their logits mean nothing. What
+        failed can be repeated with one cache at a time, where lost data is recomputed.
+        """
+        return self._together.step([cache.batch for cache in caches], ids)
+
+    def detach(self) -> None:
+        """Give the model its own attention back and empty every cache that is not saved."""
+        if not self._forward.is_replaced:
+            return
+        self._forward.restore()
+        family = self._home.watched.family
+        if self._calls.is_foreign:
+            return leave_alone(self._sessions, self._home.backing, self._opened, list(family))
+        if self._sessions is not None:
+            self._sessions.ahead.close()
+        for batch in list(family):
+            batch.detaching()
+        if self._sessions is not None:
+            self._sessions.close()
+            self._sessions = None
+        self._home.backing.close()
+        self._schedule.close()
+        self._opened.close()
+
+    def close_with(self, opened: ExitStack) -> None:
+        """Detaching the model closes `opened` as well, last of all."""
+        self._opened.push(opened)
+
+    def __enter__(self) -> Attachment:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.detach()

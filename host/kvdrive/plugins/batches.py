@@ -1,0 +1,96 @@
+"""Makes the batches of an attached model, on its drives or in memory."""
+
+from __future__ import annotations
+
+import weakref
+from functools import partial
+from typing import cast
+
+from transformers import PreTrainedModel
+from transformers.cache_utils import CacheLayerMixin
+
+from kvdrive.kvcache import formats
+from kvdrive.kvcache.batch import Batch
+from kvdrive.kvcache.budget import Budget, MemoryOptions
+from kvdrive.kvcache.memory import InMemory
+from kvdrive.kvcache.on_drives import OnDrives
+from kvdrive.kvcache.part import Shared
+from kvdrive.kvcache.rows import Place, capacity_for
+from kvdrive.plugins.home import Home
+from kvdrive.plugins.rates import ModelRates
+from kvdrive.plugins.support import decoder_config, heads_of, layers_in_memory
+from kvdrive.policies import Policy, make_policy
+from kvdrive.policies.drive import DrivePolicy
+from kvdrive.sessions.rates import Rates
+
+
+class Batches:
+    """The places (`sessions.placing.Places`) of `model`. `memory`: what running sequences may take of it; None: they
+    are on drives.
+    """
+
+    def __init__(self, model: PreTrainedModel, home: Home, memory: MemoryOptions | None, rates: ModelRates) -> None:
+        self._model = model
+        self._policy = home.policy
+        self._backing = home.backing
+        self._watched = home.watched
+        self._memory = memory
+        self._budget = Budget(memory.bytes if memory else 0)
+        self._layers = decoder_config(model).num_hidden_layers
+        self._rates = rates
+
+    def new(self, tokens: int, rows: int) -> Batch:
+        """An empty batch for so many rows and tokens, 0: not known. If memory has no room for them, drives attend."""
+        return self.in_memory(tokens, rows) or self.on_drives()
+
+    def on_drives(self) -> Batch:
+        """See Places."""
+        return self._registered(Batch(self._shared(), self._layers, self._in_memory(), OnDrives()))
+
+    def fits(self, tokens: int, rows: int = 1) -> bool:
+        """See Places."""
+        return self._memory is not None and self._budget.fits(self._bytes_in_memory(tokens, rows))
+
+    def in_memory(self, tokens: int, rows: int = 1) -> Batch | None:
+        """See Places."""
+        if self._memory is None or not self.fits(tokens, rows):
+            return None
+        claim = self._budget.claim(self._bytes_in_memory(tokens, rows))
+        placement = InMemory(Place(self._model.dtype, self._model.device, claim), self._memory, tokens)
+        batch = Batch(self._shared(), self._layers, self._in_memory(), placement, self._memory.write_buffer)
+        weakref.finalize(batch, claim.release).atexit = False
+        return self._registered(batch)
+
+    def check_model(self) -> None:
+        """See Places. Raises InputError where an attention policy was measured for the model."""
+        self._watched.look()
+
+    def measure(self) -> Rates:
+        """See Places."""
+        return self._rates.resuming()
+
+    def _shared(self) -> Shared:
+        policy = self._policy if self._policy.in_drive else make_policy("exact")  # where no layer is on drives
+        options = formats.joined(policy.append_options, self._backing.stored_as)
+        return Shared(self._backing, cast(DrivePolicy, policy), options)
+
+    def _in_memory(self) -> partial[dict[int, CacheLayerMixin]]:
+        return partial(_layers_without_home, self._model, self._policy, self._layers)
+
+    def _registered(self, batch: Batch) -> Batch:
+        self._watched.family.add(batch)
+        batch.family = self._watched.family
+        return batch
+
+    def _bytes_in_memory(self, tokens: int, rows: int) -> int:
+        """K and V of so many tokens in the model's precision."""
+        _, kv_heads, head_dim = heads_of(decoder_config(self._model))
+        per_token = 2 * self._layers * kv_heads * head_dim * self._model.dtype.itemsize
+        return int(rows * capacity_for(tokens) * per_token)
+
+
+def _layers_without_home(model: PreTrainedModel, policy: Policy, layers: int) -> dict[int, CacheLayerMixin]:
+    """New layers, by index, that no drive has: those that transformers keeps in memory, and those of host policies."""
+    found = layers_in_memory(model)
+    own = {} if policy.in_drive else {index: policy.new_layer() for index in range(layers)}
+    return own | found

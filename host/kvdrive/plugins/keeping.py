@@ -1,0 +1,27 @@
+"""Sessions of an attached model."""
+
+from __future__ import annotations
+
+from transformers import PreTrainedModel
+
+from kvdrive.config.resolve import part_of
+from kvdrive.config.table import SESSIONS, require
+from kvdrive.errors import UnsupportedError
+from kvdrive.plugins.batches import Batches
+from kvdrive.plugins.home import Home
+from kvdrive.plugins.support import decoder_config, heads_of
+from kvdrive.sessions.opening import open_store
+from kvdrive.sessions.options import SessionOptions
+from kvdrive.sessions.store import SessionStore
+
+
+def open_sessions(model: PreTrainedModel, home: Home, batches: Batches, options: SessionOptions) -> SessionStore:
+    """The store of sessions. Raises InputError, TargetError, UnsupportedError, ConflictError."""
+    require([SESSIONS, part_of(home.policy)])
+    identity = home.watched.identity
+    if identity.reason:
+        raise UnsupportedError(f"no sessions of this model can be stored: {identity.reason}")
+    _, kv_heads, head_dim = heads_of(decoder_config(model))
+    store = open_store(home.backing, (kv_heads, head_dim), batches, options)
+    home.watched.changed = store.model_changed
+    return store
