@@ -10,8 +10,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-NATIVE_SOURCES := $(shell find sim/drive hls/common/abi.hpp hls/group_choice/abi.hpp -name '*.hpp' -o -name '*.cpp')
-CPP_SOURCES := $(filter-out hls/common/abi.hpp sim/drive/commands/wire.hpp sim/drive/engine/cycles.hpp sim/drive/engine/limits.hpp,$(shell find hls sim host tests scripts -name '*.hpp' -o -name '*.cpp'))
+NATIVE_SOURCES := $(shell find sim/drive hls/common/abi.hpp -name '*.hpp' -o -name '*.cpp')
+CPP_SOURCES := $(filter-out hls/common/abi.hpp sim/drive/commands/wire.hpp sim/drive/engine/cycles.hpp,$(shell find hls sim host tests scripts -name '*.hpp' -o -name '*.cpp'))
 export PYTHONPATH := sim
 # Modules are compiled once, not in each of the hundreds of processes of the tests.
 unexport PYTHONDONTWRITEBYTECODE

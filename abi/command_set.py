@@ -29,7 +29,7 @@ class CommandSet:
 
     def __init__(self, abi: Toml, nvme: Toml, commands: Toml) -> None:
         self.version: int = abi["abi_version"]
-        self.constants = abi["constants"] | abi["commands"]["constants"] | nvme["constants"]
+        self.constants = abi["constants"] | nvme["constants"]
         self.enums = abi["enums"] | nvme["enums"]
         self.structs = abi["structs"] | nvme["structs"]
         self.general = commands["general"]

@@ -21,10 +21,10 @@ void attend_exactly(const beat_t* kv, const beat_t* io, beat_t* out, ExactJob jo
 #pragma HLS STREAM variable = beats depth = 56
   Fifo<beat_t, 16> query_beats("query_beats");
 #pragma HLS STREAM variable = query_beats depth = 16
-  Fifo<beat_t, 16> tail_beats("tail_beats");
-#pragma HLS STREAM variable = tail_beats depth = 16
-  Fifo<heads_t<G>, 4> tail("tail");
-#pragma HLS STREAM variable = tail depth = 4
+  Fifo<beat_t, 16> inline_beats("inline_beats");
+#pragma HLS STREAM variable = inline_beats depth = 16
+  Fifo<heads_t<G>, 4> inline_scores("inline_scores");
+#pragma HLS STREAM variable = inline_scores depth = 4
   Fifo<beat_t, 4> mask_words("mask_words");
 #pragma HLS STREAM variable = mask_words depth = 4
   Fifo<beat_t, 8> v_sums("v_sums");
@@ -39,9 +39,9 @@ void attend_exactly(const beat_t* kv, const beat_t* io, beat_t* out, ExactJob jo
 #pragma HLS STREAM variable = rows_out depth = 16
   DATAFLOW_BEGIN
   DATAFLOW_STAGE(fetch_rows, kv, job, beats);
-  DATAFLOW_STAGE(fetch_operands<G>, io, job, query_beats, tail_beats, mask_words, v_sums);
-  DATAFLOW_STAGE(order_tail<G>, tail_beats, job, tail);
-  DATAFLOW_STAGE(core<G>, beats, query_beats, tail, mask_words, job, record, scores, masks, totals, accs);
+  DATAFLOW_STAGE(fetch_operands<G>, io, job, query_beats, inline_beats, mask_words, v_sums);
+  DATAFLOW_STAGE(order_inline_scores<G>, inline_beats, job, inline_scores);
+  DATAFLOW_STAGE(core<G>, beats, query_beats, inline_scores, mask_words, job, record, scores, masks, totals, accs);
   DATAFLOW_STAGE(divide_sums<G>, totals, accs, v_sums, job, record, status, max, sum, values);
   DATAFLOW_STAGE(pack_rows<G>, values, job, rows_out);
   DATAFLOW_STAGE(store_rows<G>, rows_out, job, out);

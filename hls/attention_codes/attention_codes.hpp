@@ -87,10 +87,10 @@ void attend(const beat_t* kv, const beat_t* step_memory, const beat_t* io, beat_
 #pragma HLS STREAM variable = steps depth = 16
   Fifo<beat_t, 16> query_beats("query_beats");
 #pragma HLS STREAM variable = query_beats depth = 16
-  Fifo<beat_t, 16> tail_beats("tail_beats");
-#pragma HLS STREAM variable = tail_beats depth = 16
-  Fifo<heads_t<G>, 4> tail("tail");
-#pragma HLS STREAM variable = tail depth = 4
+  Fifo<beat_t, 16> inline_beats("inline_beats");
+#pragma HLS STREAM variable = inline_beats depth = 16
+  Fifo<heads_t<G>, 4> inline_scores("inline_scores");
+#pragma HLS STREAM variable = inline_scores depth = 4
   Fifo<beat_t, 4> mask_words("mask_words");
 #pragma HLS STREAM variable = mask_words depth = 4
   Fifo<beat_t, 8> v_sums("v_sums");
@@ -106,9 +106,10 @@ void attend(const beat_t* kv, const beat_t* step_memory, const beat_t* io, beat_
   DATAFLOW_BEGIN
   DATAFLOW_STAGE(attention::fetch_rows, kv, job, beats);
   DATAFLOW_STAGE(fetch_steps<kBits>, step_memory, job, steps);
-  DATAFLOW_STAGE(attention::fetch_operands<G>, io, job, query_beats, tail_beats, mask_words, v_sums);
-  DATAFLOW_STAGE(attention::order_tail<G>, tail_beats, job, tail);
-  DATAFLOW_STAGE((core<G, kBits>), beats, query_beats, tail, mask_words, steps, job, scores, masks, totals, accs);
+  DATAFLOW_STAGE(attention::fetch_operands<G>, io, job, query_beats, inline_beats, mask_words, v_sums);
+  DATAFLOW_STAGE(attention::order_inline_scores<G>, inline_beats, job, inline_scores);
+  DATAFLOW_STAGE((core<G, kBits>), beats, query_beats, inline_scores, mask_words, steps, job, scores, masks, totals,
+                 accs);
   DATAFLOW_STAGE(divide_sums<kHeads>, totals, accs, v_sums, part_job, status, max, sum, values);
   DATAFLOW_STAGE(attention::pack_rows<kHeads>, values, part_job, rows_out);
   DATAFLOW_STAGE((store_rows<G, Format<kBits>::kParts>), rows_out, part_job, half_beats<kBits>(job), out);

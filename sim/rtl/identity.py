@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What makes two emitted designs the same hardware: everything but comments, messages and names.
 
-Names that openhls makes from the C++ are numbered: modules in the order in which the top reaches them, a module's ports,
-nets and instances in the order of its text. So a C++ name can change and the figures of a build stay. Names that the
+Names that openhls makes from the C++ are numbered: modules in the order in which the top reaches them, ports, nets and
+instances in the order of a module's text. So a C++ name can change and the figures of a build stay. Names that the
 outside knows count: the top, its ports, and all of the library.
 """
 

@@ -131,7 +131,7 @@ def test_a_kernel_keeps_its_hash_under_any_names_and_loses_it_by_any_number(tmp_
         renamed = {word: f"x{number}" for word, number in zip(free, numbers, strict=True)}
         for path, text in files.items():
             path.unlink(missing_ok=True)
-            new = re.sub(r"(?<![$'\w])[A-Za-z_]\w*", lambda word: renamed.get(word.group(), word.group()), text)
+            new = re.sub(r"(?<![$'\w])[A-Za-z_]\w*", lambda word, to=renamed: to.get(word.group(), word.group()), text)
             (folder / "rtl" / f"{renamed.get(path.stem, path.stem)}.sv").write_text(new)
         assert identity.rtl_hash(folder) == before
         for word in renamed.values():

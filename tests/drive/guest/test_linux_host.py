@@ -70,7 +70,7 @@ def test_a_linux_host_uses_the_drive(tmp_path, image):
     size = heads * abi.AttentionResult.itemsize + q.nbytes
     fetch = passthru(abi.AttnFetch, abi.Opcode.ATTN_FETCH, 3, size, ticket=1, data_bytes=size)
 
-    erase = passthru(abi.SessionTrim, wire.SessionOpcode.SESSION_ERASE, 1, 0, session=5)
+    erase = passthru(abi.SessionTrim, abi.Opcode.SESSION_ERASE, 1, 0, session=5)
     rig = Rig(tmp_path / "drive.kv")
     files = {"k": k.tobytes(), "v": v.tobytes(), "q": q.tobytes()}
     commands = {"APPEND_K": append[0], "APPEND_V": append[1], "SUBMIT": submit, "FETCH": fetch, "ERASE": erase}
