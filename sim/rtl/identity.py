@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 
 from openhls.names import KEYWORDS
@@ -56,7 +56,7 @@ def _code(text: str) -> str:
     return "\n".join(line.rstrip() for line in code.splitlines() if line.strip())
 
 
-def _names(text: str, modules: object) -> dict[str, str]:
+def _names(text: str, modules: Container[str]) -> dict[str, str]:
     """Numbers for the names that a module declares or uses, but for those of modules and of other modules' ports."""
     found = (name for before, name in _TOKEN.findall(text) if name and not before)
     mine = (name for name in found if name not in KEYWORDS and name not in modules)

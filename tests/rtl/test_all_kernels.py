@@ -28,7 +28,7 @@ def inputs(name: str, mode: str, group: int) -> dict:
     scores, valid = rng.integers(-(1 << 23), 1 << 23, (group, t), np.int32), rng.random(s) < 0.8
     if name == "softmax":
         dense = rng.integers(-(1 << 23), 1 << 23, s, np.int32)
-        return {"scores": dense, "inline_scores": scores[0]} | ({"valid": valid} if group % 2 else {})
+        return {"scores": dense, "tail_scores": scores[0]} | ({"valid": valid} if group % 2 else {})
     arrays = {"q": halves(rng, group, d), "k": halves(rng, s, d), "v": halves(rng, s, d), "valid": valid}
     arrays |= {"inline_scores": scores, "inline_v": halves(rng, t, d), "scale": 0.1}
     return arrays | ({"r": 16, "k_top": 24, "l": 4} if mode == "sparf" else {})

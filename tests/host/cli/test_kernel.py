@@ -39,7 +39,7 @@ def inputs(name, mode, seed=7):
     valid = rng.random(s) < 0.8
     if name == "softmax":
         dense = rng.integers(-(1 << 23), 1 << 23, s, dtype=np.int32)
-        return {"scores": dense, "valid": valid, "inline_scores": scores[0]}
+        return {"scores": dense, "valid": valid, "tail_scores": scores[0]}
     arrays = {"q": halves(rng, g, d), "k": halves(rng, s, d), "v": halves(rng, s, d), "valid": valid}
     arrays |= {"inline_scores": scores, "inline_v": halves(rng, t, d), "scale": np.float64(0.1)}
     return arrays | ({"r": 16, "k_top": 24, "l": 4} if mode == "sparf" else {})
