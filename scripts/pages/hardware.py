@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of docs/hardware.md, from the manifests in bitstreams/ and scripts/hardware_targets.toml.
+"""The tables of docs/results/hardware.md, from the manifests in bitstreams/ and scripts/hardware_targets.toml.
 
 A figure that nobody has measured is "-"; a target that is not reached says by how much.
 """
@@ -16,7 +16,7 @@ import bench.table
 from kvdrive.tree import ROOT
 from pages.blocks import filled
 
-PAGE = ROOT / "docs/hardware.md"
+PAGE = ROOT / "docs/results/hardware.md"
 MANIFESTS = ROOT / "bitstreams"
 TARGETS = ROOT / "scripts/hardware_targets.toml"
 RESOURCES = ("LUT", "DSP", "BRAM", "URAM", "FF")

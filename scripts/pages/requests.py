@@ -1,4 +1,4 @@
-"""The tables of docs/requests.md, from those that the server checks requests with."""
+"""The tables of docs/reference/requests.md, from those that the server checks requests with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kvdrive.server.protocol import HARMLESS, NEUTRAL, REQUESTS
 from kvdrive.tree import ROOT
 from pages.blocks import filled
 
-PAGE = ROOT / "docs/requests.md"
+PAGE = ROOT / "docs/reference/requests.md"
 
 
 def texts() -> dict[Path, str]:

@@ -1,4 +1,4 @@
-"""All claims with our values, as a page (docs/ledger.md) and as JSON."""
+"""All claims with our values, as a page (docs/results/claims.md) and as JSON."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ PAPERS: dict[str, tuple[Claim, ...]] = {
     "LLM in a flash": flash.CLAIMS,
 }
 HEAD = f"""\
-# Ledger
+# Claims
 
-The five papers' claims, each beside our own value, written by `kvdrive ledger --write docs/ledger.md`. With `--check`
-instead of `--write` it computes the values again, and fails if the page is stale or a difference is not explained.
+The five papers' claims, each beside our own value, written by `kvdrive ledger --write docs/results/claims.md`. With
+`--check` it computes the values again, and fails if the page is stale or a difference is not explained.
 
 Two verdicts are agreement:
 

@@ -1,4 +1,4 @@
-"""What `kvdrive eval` measured, from the tables of docs/eval.md."""
+"""What `kvdrive eval` measured, from the tables of docs/results/quality.md."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kvdrive.tree import ROOT
 
-PAGE = "docs/eval.md"
+PAGE = "docs/results/quality.md"
 
 
 @dataclass(frozen=True)

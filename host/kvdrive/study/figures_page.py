@@ -46,8 +46,8 @@ over GPU, host, links and drives. Times of drives that attend are device times o
 commands; kernels' cycles are those of their manifests. Nothing here is measured on the papers' hardware: every picture
 says beside its axes where its values are from. Stars and dashed lines are values that a paper states in its text. We
 have no more of its figures: axes and settings that the text does not state are ours. The numbers are in
-`papers/*.json`; [ledger.md](ledger.md) says of every claim whether our value agrees with it, is computed from it, or
-differs; [performance.md](performance.md) compares predicted steps with steps that this machine's own targets take.
+`papers/*.json`; [claims](claims.md) says of each whether our value agrees with it, is computed from it, or differs. The
+model is also compared [with this machine's own targets](attention.md#the-performance-model-beside-this-machine).
 
 ## Inputs that are results of the papers
 

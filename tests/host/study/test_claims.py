@@ -20,7 +20,7 @@ pytestmark = pytest.mark.xdist_group("claims")  # what one test computes is kept
 RUNNER = CliRunner()
 REPLAYED = {"SPA-04"}  # claims that take seconds by themselves
 ROW = re.compile(r"\| (\w+-\w+) \|")
-PAGE = Path(__file__).resolve().parents[3] / "docs/ledger.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs/results/claims.md"
 
 
 def test_every_claim_is_there_once():
@@ -57,7 +57,7 @@ def test_rows_of_the_page_are_current():
 
 @pytest.mark.usefixtures("without_replays")
 def test_a_stale_page_and_a_difference_without_a_reason_fail(tmp_path, monkeypatch):
-    stale = tmp_path / "ledger.md"
+    stale = tmp_path / "claims.md"
     assert RUNNER.invoke(app, ["ledger", "--write", str(stale)]).exit_code == 0
     assert RUNNER.invoke(app, ["ledger", "--check", str(stale)]).exit_code == 0
     stale.write_text(stale.read_text() + "more\n")

@@ -19,7 +19,7 @@ from kvdrive.study.predictions import _gpus, _nodes, _splits, predictions
 
 pytestmark = pytest.mark.xdist_group("claims")  # what one test computes is kept for the others
 
-DOCS = Path(__file__).resolve().parents[3] / "docs"
+DOCS = Path(__file__).resolve().parents[3] / "docs/results"
 FOLDER = DOCS / "papers"
 RUNNER = CliRunner()
 

@@ -201,7 +201,7 @@ CLAIMS = (
         "6.2, table 3",
         "resources of the kernel on a KU15P",
         kind=_HARDWARE,
-        missing="the vendor's synthesis; docs/hardware.md has open estimates of our own engine",
+        missing="the vendor's synthesis; docs/results/hardware.md has open estimates of our own engine",
     ),
     Claim(
         "HIL-12",
@@ -380,7 +380,7 @@ CLAIMS = (
         (3.52, 5.73),
         "points",
         _HARDWARE,
-        missing="a model of that size; docs/eval.md has small ones",
+        missing="a model of that size; docs/results/quality.md has small ones",
     ),
     Claim(
         "HIL-39",
@@ -389,7 +389,7 @@ CLAIMS = (
         (0.93,),
         "",
         _HARDWARE,
-        missing="a card; ours are compared with simulated cycles in docs/hardware.md",
+        missing="a card; ours are compared with simulated cycles in docs/results/hardware.md",
     ),
     Claim(
         "HIL-40",
@@ -421,6 +421,6 @@ CLAIMS = (
         "softmax in two passes equals that in three",
         (1,),
         ours=_two_passes,
-        note="both in binary32 on random scores, to 1e-6; our kernel rounds the exact sum once (docs/accuracy.md)",
+        note="both in binary32 on random scores, to 1e-6; our kernel rounds the exact sum once",
     ),
 )

@@ -208,7 +208,7 @@ CLAIMS = (
         kind=Kind.measured,
         ours=_ranked,
         command="kvdrive eval",
-        note="perplexities of mini and SmolLM2 at 1/8 in docs/eval.md; 'as good' and 'hardly' are 5 %",
+        note="perplexities of mini and SmolLM2 at 1/8 in docs/results/quality.md; 'as good' and 'hardly' are 5 %",
     ),
     Claim(
         "INST-25",
@@ -245,7 +245,7 @@ CLAIMS = (
         "V-B, table I",
         "resources of the engine on a Zynq 7045",
         kind=Kind.hardware,
-        missing="the vendor's synthesis; docs/hardware.md has open estimates of our own engine",
+        missing="the vendor's synthesis; docs/results/hardware.md has open estimates of our own engine",
     ),
     Claim(
         "INST-30",

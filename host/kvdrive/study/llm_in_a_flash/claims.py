@@ -7,7 +7,7 @@ from kvdrive.study.claim import Claim, Kind
 from kvdrive.study.llm_in_a_flash import stated
 from kvdrive.study.llm_in_a_flash.figures import BUNDLES, ROWS, SEQUENTIAL, milliseconds, new_bytes, token
 
-_NEURONS = "needs a benchmark of neurons on flash, which the runtime has (docs/weights.md)"
+_NEURONS = "needs a benchmark of neurons on flash, which the runtime has (docs/guide/weights.md)"
 _TRAINED = "trained models with ReLU of that size, and their predictors"
 
 

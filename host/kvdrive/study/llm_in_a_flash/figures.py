@@ -122,7 +122,7 @@ def _table_3() -> Figure:
 
 def paper() -> Paper:
     """The figures that follow from bytes and rates."""
-    needs = "neurons of OPT-6.7B and Falcon 7B, which are not here; docs/weights.md has those of small models"
+    needs = "neurons of OPT-6.7B and Falcon 7B, which are not here; docs/guide/weights.md has those of small models"
     return Paper(
         "llm-in-a-flash",
         "LLM in a flash",
