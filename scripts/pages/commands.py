@@ -40,16 +40,13 @@ def sections(command: Any, name: str) -> Iterator[str]:
     yield f"## {name}"
     yield ""
     yield " ".join((command.help or "").split("\f")[0].split())
-    yield ""
     if command.epilog:
-        yield f"    {command.epilog.removeprefix('Example: ')}"
-        yield ""
+        yield f"Example: `{command.epilog.removeprefix('Example: ')}`."
+    yield ""
     rows = [row(one) for one in command.params if not of_a_run(one) and one.name not in ("help", "as_json")]
-    if rows:
-        yield from ("| Argument or option | Default | Meaning |", "|---|---|---|", *rows, "")
     if shared := [f"`{flags(one)}`" for one in command.params if of_a_run(one)]:
-        yield f"Options of a run: {', '.join(shared)}."
-        yield ""
+        rows.append(f"- of a run: {', '.join(shared)}")
+    yield from (*rows, "")
 
 
 def of_a_run(one: Any) -> bool:
@@ -61,8 +58,8 @@ def row(one: Any) -> str:
     """An argument or option of a command's own."""
     argument = one.param_type_name == "argument"
     name = str(one.name).upper() if argument else flags(one)
-    cells = (f"`{name}`{' (needed)' if one.required else ''}", default(one), one.help or "")
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    value = "needed" if one.required else default(one)
+    return f"- `{name}`{f' ({value})' if value else ''}: {one.help or ''}".rstrip(": ")
 
 
 def flags(one: Any) -> str:

@@ -47,7 +47,7 @@ def test_a_page_shows_the_last_result_or_that_of_the_machine_it_names(tmp_path):
     page = tree(tmp_path, "suite/x") / "README.md"
     (text,) = measured.texts(tmp_path).values()
     assert text.startswith(
-        "before\n<!-- suite/x -->\nOf two.\n\n| a | b |\n| --- | ---: |\n| 1 | 2 |\n\nA note.\n\nMachine: "
+        "before\n<!-- suite/x -->\nOf two.\n\n| a | b |\n| --- | ---: |\n| 1 | 2 |\n\nA note. Machine: "
     )
     assert f"Machine: {Machine.here()}, 3 threads, torch" in text
     assert text.endswith("\n<!-- end -->\nafter\n")

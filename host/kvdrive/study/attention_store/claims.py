@@ -28,12 +28,6 @@ _WHY = {  # why a replayed result differs, by the claim's letter; it does with e
 }
 
 
-def _preloading() -> list[float]:
-    """Time saved by layers that load while others compute, with no layer loaded ahead and with 15."""
-    none, *ahead = (reuse.preloaded(LLAMA_13B, cached.one_gpu(), 16, 1024, 100, layers) for layers in (None, 0, 15))
-    return [100 * (1 - seconds / none) for seconds in ahead]
-
-
 def _always_faster() -> tuple[float]:
     shares = range(500, 1000, 100)
     pairs = [
@@ -254,7 +248,7 @@ CLAIMS = (
         (35, 61),
         "%",
         Kind.modelled,
-        _preloading,
+        cached.saved_by_loading_ahead,
         note="the GPU's use is that of another model on four GPUs",
         differs="with less of it computing would hide more",
     ),
