@@ -22,7 +22,7 @@ TARGETS = ROOT / "scripts/hardware_targets.toml"
 RESOURCES = ("LUT", "DSP", "BRAM", "URAM", "FF")
 ROUTED = ("LUT", "FF", "DSP", "BRAM")
 MHZ = 300  # clock for which GB/s are computed
-LARGEST = 5  # the number of modules shown for a top
+LARGEST = 3  # the number of modules shown for a top
 UNCERTAINTY = 0.25  # share of the clock period kept for skew and long nets (openhls's delay table)
 
 Table = dict[str, Any]
