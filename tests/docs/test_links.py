@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-PAGES = [name for name in FILES if name.endswith(".md") and name != "CHANGELOG.md" and (ROOT / name).exists()]
+PAGES = [name for name in FILES if name.endswith(".md") and (ROOT / name).exists()]
 MADE = re.compile(r"build/|out/")  # by commands
 ELSEWHERE = {
     "hello_world/src/vadd.cpp": "an example of Vitis_Accel_Examples",
@@ -68,7 +68,7 @@ def missing(text):
 def test_links_and_files_of_a_page_are_there(name):
     text = (ROOT / name).read_text()
     assert list(broken(ROOT / name, text)) == []
-    assert list(missing(text)) == []
+    assert name == "CHANGELOG.md" or list(missing(text)) == []  # it names files of older versions
 
 
 def test_a_dead_link_anchor_or_file_is_found(tmp_path):
