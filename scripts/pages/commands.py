@@ -37,12 +37,8 @@ def sections(command: Any, name: str) -> Iterator[str]:
         for below, one in command.commands.items():
             yield from sections(one, f"{name} {below}")
         return
-    yield f"## {name}"
-    yield ""
-    yield " ".join((command.help or "").split("\f")[0].split())
-    if command.epilog:
-        yield f"Example: `{command.epilog.removeprefix('Example: ')}`."
-    yield ""
+    shown = f" Example: `{command.epilog.removeprefix('Example: ')}`." if command.epilog else ""
+    yield from (f"## {name}", " ".join((command.help or "").split("\f")[0].split()) + shown, "")
     rows = [row(one) for one in command.params if not of_a_run(one) and one.name not in ("help", "as_json")]
     if shared := [f"`{flags(one)}`" for one in command.params if of_a_run(one)]:
         rows.append(f"- of a run: {', '.join(shared)}")
