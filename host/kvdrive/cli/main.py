@@ -1,4 +1,4 @@
-"""The command line: one module per sub-command, options that several share in `options`."""
+"""The command line: one module per sub-command; those of the study of papers are in `study.cli`."""
 
 from __future__ import annotations
 
