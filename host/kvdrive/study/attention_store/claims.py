@@ -280,7 +280,7 @@ CLAIMS = (
         (5.47, 5.48, 2198.7),
         "",
         Kind.hardware,
-        missing="a model of that size; SmolLM2's perplexities are in docs/guide/server.md: 5.40, 5.40 and 228",
+        missing="a model of that size; SmolLM2's perplexities are in docs/results/quality.md: 5.40, 5.40 and 228",
     ),
     Claim(
         "AS-21",
