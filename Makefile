@@ -155,7 +155,7 @@ verify: setup ## the same with fewer cases, for kernels without a valid record i
 	@$(BIN)/python -m tb $(KERNEL) --seed $(SEED) --small --stale --record
 
 .PHONY: estimate
-estimate: setup ## area of the kernels by Yosys, into manifests and docs/hardware.md [KERNEL=x]
+estimate: setup ## area of the kernels by Yosys, into manifests and docs/results/hardware.md [KERNEL=x]
 	@$(BIN)/python -m rtl estimate $(KERNEL)
 	@$(PAGES) hardware
 
@@ -203,10 +203,6 @@ PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reor
 test: setup $(STAMPS)/kernels $(STAMPS)/system-fuzz $(STAMPS)/xrt ## everything that CI runs
 	@$(PYTEST) --store-durations -m "not slow" $(PYTEST_ARGS)
 
-.PHONY: time-setup
-time-setup: setup ## how long `make run` and `make test` take in fresh clones; half an hour alone on the machine -> CONTRIBUTING.md
-	@PYTHONPATH=sim:scripts $(BIN)/python scripts/time_setup.py --write
-
 .PHONY: mutations
 mutations: setup ## seeded faults of tests/mutations.toml: each must be found by the tests that it names; ten minutes [ONLY=NAME or part]
 	@$(BIN)/python scripts/seeded_faults.py $(if $(ONLY),--only $(ONLY))
@@ -252,3 +248,12 @@ bench: setup $(if $(QUICK),,$(addprefix $(STAMPS)/,$(NEEDS_$(SUITE)))) ## measur
 .PHONY: pages
 pages: setup ## write the generated parts of README.md and docs/, from results/ and from the code [PART=measured]
 	@$(PAGES) $(PART)
+
+$(STAMPS)/docs: $(STAMPS)/develop
+	@scripts/step.sh "package mkdocs-material" $(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py docs)
+	@touch $@
+
+.PHONY: docs
+docs: setup $(STAMPS)/docs ## the pages as a site with search, in build/site; a dead link is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet -f scripts/website/mkdocs.yml
+	@echo "build/site/index.html"

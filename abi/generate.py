@@ -21,7 +21,7 @@ CPP = ROOT / "hls/common/abi.hpp"
 PYTHON = (ROOT / "host/kvdrive/abi.py", ROOT / "sim/golden/abi.py")
 NVME_CPP = ROOT / "sim/drive/commands/wire.hpp"
 NVME_PYTHON = ROOT / "host/kvdrive/nvme/wire.py"
-PAGE = ROOT / "docs/command-set.md"
+PAGE = ROOT / "docs/reference/command-set.md"
 HEADER = ROOT / "abi/kvdrive_commands.h"
 COMMANDS_PYTHON = ROOT / "host/kvdrive/nvme/command_set.py"
 SIZES = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "i32": 4, "f32": 4}
@@ -39,7 +39,7 @@ NOTE = "Generated from abi/{source} by abi/generate.py; do not edit."
 
 
 def exp2_tables(constants: dict[str, int]) -> dict[str, list[int]]:
-    """Coefficients of 2^f on 2^EXP2_INDEX_BITS intervals, correctly rounded (docs/arithmetic.md, Softmax)."""
+    """Coefficients of 2^f on 2^EXP2_INDEX_BITS intervals, correctly rounded (docs/design/arithmetic.md, Softmax)."""
     getcontext().prec = 60
     ln2 = Decimal(2).ln()
     entries = 1 << constants["EXP2_INDEX_BITS"]

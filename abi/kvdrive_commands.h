@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Generated from abi/commands.toml, abi/abi.toml and abi/nvme.toml by abi/generate.py; do not edit. */
-/* The command set of kvdrive's drives for firmware in C99; docs/command-set.md explains it. */
+/* The command set of kvdrive's drives for firmware in C99; docs/reference/command-set.md explains it. */
 #ifndef KVDRIVE_COMMANDS_H
 #define KVDRIVE_COMMANDS_H
 

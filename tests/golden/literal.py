@@ -1,4 +1,4 @@
-"""docs/arithmetic.md implemented literally, one number at a time, with Python integers and Fractions.
+"""docs/design/arithmetic.md implemented literally, one number at a time, with Python integers and Fractions.
 
 Slow and simple on purpose. It imports nothing from golden and shares no trick (limbs, words, sticky bits) with it.
 """

@@ -54,7 +54,7 @@ class MissedRate(AssertionError):
 
 
 MISSED = pytest.mark.xfail(
-    strict=True, raises=MissedRate, reason="3.04 times fewer cycles than exact, not 4: docs/hardware.md, Rates"
+    strict=True, raises=MissedRate, reason="3.04 times fewer cycles than exact, not 4: docs/results/hardware.md, Rates"
 )
 
 

@@ -1,6 +1,6 @@
 """Attention jobs as memory images: what a kernel, an engine or a drive sees.
 
-Layouts are those of abi/abi.toml; docs/jobs.md says which arrays a mode reads and writes.
+Layouts are those of abi/abi.toml; docs/reference/jobs.md says which arrays a mode reads and writes.
 """
 
 from __future__ import annotations

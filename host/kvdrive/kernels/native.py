@@ -120,7 +120,7 @@ class NativeKernels:
         }
 
     def _sparf(self, a: Arrays) -> Arrays:
-        """The three jobs of SparF with this function in the role of the drive's firmware (docs/jobs.md)."""
+        """The three jobs of SparF with this function in the role of the drive's firmware (docs/reference/jobs.md)."""
         k, v, valid, inline_v = a["k"], a["v"], a.get("valid"), a.get("inline_v")
         head_dim = a["q"].shape[1]
         values = v if valid is None else v[valid]

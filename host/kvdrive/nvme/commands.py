@@ -267,7 +267,7 @@ def result_bytes(heads: int, group: int, head_dim: int, mode: abi.Mode = abi.Mod
 
 @dataclass(frozen=True)
 class AttentionOutput:
-    """The result of a query (docs/arithmetic.md).
+    """The result of a query (docs/design/arithmetic.md).
 
     `out` [heads, g, d] float16, of PARTIAL float32; `record_bytes`: those of `records`.
     """

@@ -262,7 +262,7 @@ def _line(top: Top, one: dict[str, Any]) -> str:
 
 
 def run(setup: Setup, part: str = "") -> list[Block]:
-    """Cycles of a kernel or a top, empty: of all, into bitstreams/; `make pages` shows them in docs/hardware.md.
+    """Cycles of a kernel or a top, empty: of all, into bitstreams/, for docs/results/hardware.md.
 
     Raises InputError naming the tops that failed.
     """
