@@ -11,6 +11,7 @@
 
 #include "attention/fetch.hpp"
 #include "attention/output.hpp"
+#include "attention/streams.hpp"
 #include "attention_codes/core.hpp"
 #include "common/dataflow.hpp"
 
@@ -81,28 +82,10 @@ void attend(const beat_t* kv, const beat_t* step_memory, const beat_t* io, beat_
 #pragma HLS DATAFLOW
   constexpr int kHeads = G * Format<kBits>::kParts;  // behind the multipliers, each part of a head is a head
   const ExactJob part_job = of_parts<kBits>(job);
-  Fifo<beat_t, 56> beats("kv_beats");
-#pragma HLS STREAM variable = beats depth = 56
-  Fifo<beat_t, 16> steps("steps");
-#pragma HLS STREAM variable = steps depth = 16
-  Fifo<beat_t, 16> query_beats("query_beats");
-#pragma HLS STREAM variable = query_beats depth = 16
-  Fifo<beat_t, 16> inline_beats("inline_beats");
-#pragma HLS STREAM variable = inline_beats depth = 16
-  Fifo<heads_t<G>, 4> inline_scores("inline_scores");
-#pragma HLS STREAM variable = inline_scores depth = 4
-  Fifo<beat_t, 4> mask_words("mask_words");
-#pragma HLS STREAM variable = mask_words depth = 4
-  Fifo<beat_t, 8> v_sums("v_sums");
-#pragma HLS STREAM variable = v_sums depth = 8
-  Fifo<ap_uint<64>, 4> totals("totals");
-#pragma HLS STREAM variable = totals depth = 4
-  Fifo<accs_t<kHeads>, 4> accs("accs");
-#pragma HLS STREAM variable = accs depth = 4
-  Fifo<heads_t<kHeads>, 4> values("values");
-#pragma HLS STREAM variable = values depth = 4
-  Fifo<beat_t, 16> rows_out("rows_out");
-#pragma HLS STREAM variable = rows_out depth = 16
+  DATAFLOW_FIFO(56, beats, beat_t);
+  DATAFLOW_FIFO(16, steps, beat_t);
+  OPERAND_STREAMS(G);
+  RESULT_STREAMS(kHeads);
   DATAFLOW_BEGIN
   DATAFLOW_STAGE(attention::fetch_rows, kv, job, beats);
   DATAFLOW_STAGE(fetch_steps<kBits>, step_memory, job, steps);
