@@ -203,6 +203,10 @@ PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reor
 test: setup $(STAMPS)/kernels $(STAMPS)/system-fuzz $(STAMPS)/xrt ## everything that CI runs
 	@$(PYTEST) --store-durations -m "not slow" $(PYTEST_ARGS)
 
+.PHONY: time-setup
+time-setup: setup ## how long `make run` and `make test` take in fresh clones; half an hour alone on the machine -> CONTRIBUTING.md
+	@PYTHONPATH=sim:scripts $(BIN)/python scripts/time_setup.py --write
+
 .PHONY: mutations
 mutations: setup ## seeded faults of tests/mutations.toml: each must be found by the tests that it names; ten minutes [ONLY=NAME or part]
 	@$(BIN)/python scripts/seeded_faults.py $(if $(ONLY),--only $(ONLY))
