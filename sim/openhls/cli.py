@@ -11,23 +11,22 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from openhls.backend.cosim import Cosimulation, cosimulate, parse_choice, parse_elements
-from openhls.backend.cosim.testbench import TestbenchRun, replay_testbench, run_testbench
-from openhls.backend.design import Design, write_design
-from openhls.backend.expect import read_expectation
-from openhls.backend.netlist import NetlistError
-from openhls.backend.report import as_json
-from openhls.backend.simulate import PATIENCE
-from openhls.backend.target import DEFAULT, platform_names, target_of
 from openhls.config import Component, read_config
+from openhls.cosim import Cosimulation, cosimulate, parse_choice, parse_elements
+from openhls.cosim.simulate import PATIENCE
+from openhls.cosim.testbench import TestbenchRun, replay_testbench, run_testbench
+from openhls.emit.design import Design
+from openhls.emit.expect import read_expectation
+from openhls.emit.netlist import NetlistError
+from openhls.emit.report import as_json
 from openhls.errors import OpenHlsError
 from openhls.estimate import estimate
-from openhls.frontend.compile import compile_program
 from openhls.frontend.directives import read_tcl
 from openhls.frontend.interfaces import FLOWS
 from openhls.ir import Program
-from openhls.pipeline import checked
+from openhls.pipeline import checked, compile_program, write_design
 from openhls.printer import print_program
+from openhls.schedule.target import DEFAULT, platform_names, target_of
 
 REFUSED = 2
 FAULT = 3

@@ -9,15 +9,15 @@ import pytest
 from ir_interpreter import interpret
 
 from openhls import pipeline
-from openhls.backend.pipelined import forms
-from openhls.backend.storage import storage_of
-from openhls.backend.target import target_of
-from openhls.frontend.compile import compile_program
+from openhls.analysis.storage import storage_of
 from openhls.ir import Block, Direction, Loop, Program, Value, loops_of, walk
 from openhls.passes.answers import answer_ahead
 from openhls.passes.balance import balance
 from openhls.passes.forward import forward
 from openhls.passes.look_ahead import look_ahead
+from openhls.pipeline import compile_program
+from openhls.schedule.pipelined import forms
+from openhls.schedule.target import target_of
 from openhls.verify import InvalidProgram, verify
 
 PROGRAMS = Path(__file__).parent / "programs"

@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The front end as a whole: a C++ file and the name of its top to a checked program."""
+"""The front end as a whole: a C++ file and the name of its top to a program.
+
+Each process is finished by passes, which the caller gives, as soon as it is lowered: callees first, for what callers
+connect to is what is left of a callee.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from openhls.errors import Unsupported
@@ -19,26 +24,33 @@ from openhls.frontend.short_loops import Place, loops_that_wait
 from openhls.frontend.stages import Interface
 from openhls.frontend.tables import elements_of, layout
 from openhls.frontend.toolchain import SHIM, Compiled, compile_source
-from openhls.ir import ArrayPort, Location, Program, State
-from openhls.passes.sequences import as_stream
-from openhls.verify import verify
+from openhls.ir import ArrayPort, Location, Process, Program, State
+from openhls.lowered import Lowered
+
+Finish = Callable[[Lowered, Mapping[str, Process]], Lowered]  # the second: the callees
 
 
 class _Compiler:
-    def __init__(self, module: Module, notes: Notes) -> None:
+    def __init__(self, module: Module, notes: Notes, finish: Finish) -> None:
         self._module = module
+        self._finish = finish
         self._notes = notes
         self._done: dict[tuple[object, ...], Interface] = {}
         self._names: set[str] = set()
         self.processes: list[Interface] = []
+        self.counts: Mapping[str, int] = {}  # words of the sequences
 
-    def compile(self, context: Context) -> Interface:
-        """The process of a function, after those it calls."""
+    def compile(self, context: Context, sequences: Mapping[str, int] | None = None) -> Interface:
+        """The process of a function, after those it calls. `sequences`: its pointers that become streams."""
         key = context.key()
         if key not in self._done:
             interfaces = {call: self.compile(stage) for call, stage in context.calls.items()}
             name = self._fresh(context.function.cpp_name)
-            interface = Lowering(self._module, context, self._notes, interfaces, name).run()
+            lowering = Lowering(self._module, context, self._notes, interfaces, name)
+            lowered = replace(lowering.run(), sequences=sequences or {})
+            finished = self._finish(lowered, lowering.callees())
+            self.counts = finished.counts
+            interface = lowering.interface(finished.process)
             self._done[key] = interface
             self.processes.append(interface)
         return self._done[key]
@@ -114,11 +126,12 @@ def _states(module: Module, interface: Interface) -> tuple[State, ...]:
     return (*arrays, *numbers, *constants)
 
 
-def compile_program(
+def lower_program(
     source: Path | Sequence[Path],
     top: str,
-    includes: tuple[Path, ...] = (),
-    defines: tuple[str, ...] = (),
+    includes: tuple[Path, ...],
+    defines: tuple[str, ...],
+    finish: Finish,
     *,
     strict: bool = False,
     flow: str = FLOWS[0],
@@ -128,7 +141,7 @@ def compile_program(
     with `strict` also for what would be a warning; OpenHlsError for wrong C++ or missing tools."""
 
     def attempt(unrolled: frozenset[Place]) -> Program:
-        return _compile(compile_source(source, top, includes, defines, directives, unrolled), strict, flow)
+        return _compile(compile_source(source, top, includes, defines, directives, unrolled), strict, flow, finish)
 
     program = attempt(frozenset())
     waiting = {place: inner for place, inner in loops_that_wait(program).items() if inner}
@@ -142,11 +155,11 @@ def compile_program(
     return program
 
 
-def _compile(compiled: Compiled, strict: bool, flow: str) -> Program:
-    """What clang made of the source, as a checked program."""
+def _compile(compiled: Compiled, strict: bool, flow: str, finish: Finish) -> Program:
+    """What clang made of the source, as a program."""
     module = read_module(compiled.text, str(SHIM))
     function = module.functions[compiled.top]
-    compiler = _Compiler(module, compiled.notes)
+    compiler = _Compiler(module, compiled.notes, finish)
     interfaces = Interfaces(compiled.notes, function, flow)
     sequences = interfaces.sequences()
     memories = interfaces.pointers() | sequences
@@ -154,11 +167,8 @@ def _compile(compiled: Compiled, strict: bool, flow: str) -> Program:
         name: Granule(element=usual_element(function.pointees.get(name)), hides_padding=True) for name in sequences
     }
     context = make_context(module, function, {}, memories, bounds=compiled.notes.bounds, granules=hidden)
-    interface = compiler.compile(context)
-    counts = {}
-    for name in sorted(sequences):
-        element = function.pointees[name].size if name in function.pointees else 0
-        interface.process, counts[name] = as_stream(interface.process, name, element)
+    elements = {name: function.pointees[name].size if name in function.pointees else 0 for name in sequences}
+    interface = compiler.compile(context, elements)
     arguments = _arguments(function, interface)
     parameters = (name for name, _ in function.parameters if name != function.returned)
     names = dict(zip(parameters, arguments, strict=True))
@@ -171,7 +181,7 @@ def _compile(compiled: Compiled, strict: bool, flow: str) -> Program:
     if strict and notes.warnings:
         location, problem = notes.warnings[0]
         raise Unsupported(location, problem, "leave it out, or compile without --strict")
-    program = Program(
+    return Program(
         interface.process.name,
         {each.process.name: each.process for each in compiler.processes},
         arguments,
@@ -188,9 +198,7 @@ def _compile(compiled: Compiled, strict: bool, flow: str) -> Program:
             for name in arrays.get(parameter, (names[parameter],))
         },
         arrays,
-        counts,
+        compiler.counts,
         tuple(dict.fromkeys(place for each in compiler.processes for place in each.queues)),
         {names[parameter]: fields for parameter, fields in function.layouts.items() if parameter in names},
     )
-    verify(program)
-    return program

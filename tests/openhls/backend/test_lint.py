@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from openhls.backend import simulate
-from openhls.backend.design import Design, write_design
-from openhls.backend.lint import unused_nets
-from openhls.backend.netlist import Module, operate
-from openhls.frontend.compile import compile_program
+from openhls.cosim import simulate
+from openhls.emit.design import Design
+from openhls.emit.lint import unused_nets
+from openhls.emit.netlist import Module, operate
 from openhls.ir import Opcode
+from openhls.pipeline import compile_program, write_design
 from rtl.build import build
 from rtl.kernels import Top, all_tops
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from openhls.backend.dependence import Body
-from openhls.backend.pipelined import pipelined
-from openhls.backend.schedule import Schedule, schedule_block, schedule_loop
-from openhls.backend.storage import storage_of
-from openhls.backend.target import target_of
+from openhls.analysis.storage import storage_of
 from openhls.errors import Unsupported
 from openhls.ir import TRUE, Array, Block, Carried, Const, Dependence, Loop, Opcode, Operand, Partition, Value
 from openhls.passes.balance import balance
+from openhls.schedule.dependence import Body
+from openhls.schedule.pipelined import pipelined
+from openhls.schedule.schedule import Schedule, schedule_block, schedule_loop
+from openhls.schedule.target import target_of
 
 CLOCK = target_of(300.0)
 N = Value("n", 32)

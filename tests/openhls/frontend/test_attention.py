@@ -13,8 +13,8 @@ from csim import attention
 from csim.attention_images import attend_image, to_case
 from csim.vectors import Case
 from golden.abi import BEAT_BYTES, Mode
-from openhls.frontend.compile import compile_program
 from openhls.ir import Program
+from openhls.pipeline import compile_program
 
 KERNELS = Path(__file__).parents[3] / "hls"
 SEED = 5

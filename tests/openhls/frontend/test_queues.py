@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from openhls.errors import Unsupported
-from openhls.frontend.compile import compile_program
 from openhls.ir import Life, Partition, fifos_of
+from openhls.pipeline import compile_program
 
 HEAD = "#include <ap_int.h>\n#include <hls_stream.h>\nusing Words = hls::stream<int>;\n"
 TOP = "void top(Words& in, Words& out, int n) {\n"

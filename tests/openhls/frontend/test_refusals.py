@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from openhls.errors import OpenHlsError, Unsupported
-from openhls.frontend.compile import compile_program
+from openhls.pipeline import compile_program
 
 HEAD = """#include <ap_int.h>
 #include <hls_stream.h>
