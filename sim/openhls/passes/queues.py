@@ -323,5 +323,5 @@ def without_queues(lowered: Lowered) -> Lowered:
     """The process with its queues in arrays. Raises Unsupported for one whose size is not known."""
     queues = Queues(lowered.names, list(lowered.queues), lowered.process.body)
     body = tuple(queues.run(lowered.process.body))
-    process = replace(lowered.process, body=body, arrays=(*lowered.process.arrays, *queues.memories))
+    process = replace(lowered.process, body=body, arrays=(*lowered.process.arrays, *queues.values, *queues.memories))
     return replace(lowered, process=process, queues=(), values=(*lowered.values, *queues.values))
