@@ -16,7 +16,7 @@ from golden.abi import BEAT_BYTES, Mode
 from openhls.ir import Program
 from openhls.pipeline import compile_program
 
-KERNELS = Path(__file__).parents[3] / "hls"
+KERNELS = Path(__file__).parents[2] / "hls"
 SEED = 5
 
 
