@@ -21,6 +21,7 @@ from openhls.emit.netlist import NetlistError
 from openhls.emit.report import as_json
 from openhls.errors import OpenHlsError
 from openhls.estimate import estimate
+from openhls.frontend.diagnostics import WrongCpp
 from openhls.frontend.directives import read_tcl
 from openhls.frontend.interfaces import FLOWS
 from openhls.ir import Program
@@ -47,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     source.add_argument("--flow", choices=FLOWS, help="what arguments without INTERFACE are (vitis: m_axi)")
     source.add_argument("--directives", type=Path, metavar="TCL", help="set_directive_... commands")
     source.add_argument("--strict", action="store_true", help="refuse what would be a warning: pragmas without effect")
+    source.add_argument("--verbose", action="store_true", help="print all that clang says about wrong C++")
     source.add_argument("--verify", action="store_true", help="check the rules of the IR after every pass")
     hardware = argparse.ArgumentParser(add_help=False)
     hardware.add_argument("--platform", choices=platform_names(), default=DEFAULT, help="the device (%(default)s)")
@@ -245,6 +247,8 @@ def main(arguments: list[str] | None = None) -> int:
         return _of_folder(options) if options.command in ("estimate", "report") else _of_source(options)
     except OpenHlsError as error:
         print(f"openhls: {error}", file=sys.stderr)
+        if isinstance(error, WrongCpp) and getattr(options, "verbose", False):
+            print(error.details, file=sys.stderr)
         return REFUSED
     except (NetlistError, AssertionError, LookupError, TypeError, ValueError, RecursionError) as error:
         what = f"{type(error).__name__}: {error}".rstrip(": ")

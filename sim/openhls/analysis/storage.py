@@ -48,6 +48,11 @@ class Storage:
         return max(1, (self.bank_length - 1).bit_length())
 
     @property
+    def words(self) -> int:
+        """The elements of a bank that are used."""
+        return self.array.block or self.bank_length
+
+    @property
     def load_latency(self) -> int:
         if self.kind is Kind.RAM:
             return 1

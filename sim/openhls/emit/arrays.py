@@ -273,7 +273,7 @@ class ArrayEnd:
             outputs,
             f"{array.name}: {array.location}",
             WIDTH=array.width,
-            LENGTH=storage.bank_length,
+            LENGTH=storage.words,
             ADDRESS=storage.address_bits,
             RAM_STYLE=storage.ram_style,
         )

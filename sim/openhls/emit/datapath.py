@@ -313,9 +313,15 @@ class Pipeline:
         if operation.row is not None and not isinstance(index, Literal):
             first = operation.row * storage.bank_length
             past = operate(Opcode.ULT, index, literal(index.width, first))
-            last = operate(Opcode.ULE, index, literal(index.width, first + storage.bank_length - 1))
+            last = operate(Opcode.ULE, index, literal(index.width, first + storage.words - 1))
             inside = all_of([negate(past), last])
             message = f"{operation.location}: an index beyond row {operation.row} of {operation.target}"
+        elif storage.array.block and not isinstance(index, Literal):
+            bits = (storage.bank_length - 1).bit_length()
+            place = operate(Opcode.EXTRACT, index, width=bits) if index.width > bits else index
+            if index.width >= bits:
+                inside = all_of([inside, operate(Opcode.ULT, place, literal(bits, storage.words))])
+            message = f"{operation.location}: an index beyond a row of {operation.target}, which has {storage.words}"
         if inside != ONE:
             accessed = all_of([self.completes[step], self.value(operation.predicate, step)])
             self.around.module.checks.append(Check(any_of([negate(accessed), inside]), message))

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from openhls.errors import Unsupported
+from openhls.errors import OpenHlsError, Unsupported
 from openhls.frontend.addresses import Path as Steps
 from openhls.frontend.context import Context, Granule, make_context, usual_element
+from openhls.frontend.diagnostics import WrongCpp
 from openhls.frontend.directives import Directive
 from openhls.frontend.interfaces import FLOWS, Interfaces
 from openhls.frontend.llvm.module import Function, Module
@@ -23,7 +24,7 @@ from openhls.frontend.pragmas import Notes
 from openhls.frontend.short_loops import Place, loops_that_wait
 from openhls.frontend.stages import Interface
 from openhls.frontend.tables import elements_of, layout
-from openhls.frontend.toolchain import SHIM, Compiled, compile_source
+from openhls.frontend.toolchain import SHIM, Compiled, compile_source, missing_switches
 from openhls.ir import ArrayPort, Location, Process, Program, State
 from openhls.lowered import Lowered
 
@@ -143,7 +144,11 @@ def lower_program(
     def attempt(unrolled: frozenset[Place]) -> Program:
         return _compile(compile_source(source, top, includes, defines, directives, unrolled), strict, flow, finish)
 
-    program = attempt(frozenset())
+    try:
+        program = attempt(frozenset())
+    except OpenHlsError as error:
+        sources = [source] if isinstance(source, Path) else source
+        raise _with_switches(error, missing_switches(sources, includes, defines)) from None
     waiting = {place: inner for place, inner in loops_that_wait(program).items() if inner}
     if waiting:
         try:
@@ -153,6 +158,16 @@ def lower_program(
         if not waiting.keys() & loops_that_wait(other).keys():
             return other
     return program
+
+
+def _with_switches(error: OpenHlsError, missing: list[str]) -> OpenHlsError:
+    """The error, with the macros that may avoid it."""
+    if not missing:
+        return error
+    hint = f"if the build of this source defines {' or '.join(missing)}, define it here, too: -D {missing[0]}"
+    if isinstance(error, Unsupported):
+        return Unsupported(error.location, error.problem, f"{error.advice}; {hint}")
+    return WrongCpp(f"{error}; {hint}", error.details) if isinstance(error, WrongCpp) else error
 
 
 def _compile(compiled: Compiled, strict: bool, flow: str, finish: Finish) -> Program:

@@ -265,6 +265,9 @@ class Lowering:
             return
         if callee.startswith(ASSEMBLER):
             self._mark(it, callee.removeprefix(ASSEMBLER), reach)
+        elif callee == "llvm.trap":
+            place, what = self._builder.location, "an exception, or a trap, in what becomes hardware"
+            raise Unsupported(place, what, "let the testbench check it, or return a status")
         elif callee.startswith(("llvm.memcpy", "llvm.memmove", "llvm.memset")):
             self._accesses.copy(it, reach)
         elif is_call_of_stage(self._draft.module, it):

@@ -34,6 +34,8 @@ from openhls.frontend.pragmas import (
 )
 from openhls.ir import Location
 
+NO_CALLS = ("if", "for", "while", "do", "switch", "return", "asm", "static_assert")  # before a parenthesis
+
 
 def blank_literals(text: str) -> str:
     """The text with the contents of string and character literals replaced, so that braces in them do not count."""
@@ -75,11 +77,15 @@ class Source:
         self._masked = blank_literals(source)
         self._places = Places(source)
         self._edits: list[tuple[int, int, str]] = []
+        self._marked: set[int] = set()  # bodies of functions with INLINE whose calls are stages
+        self._known_bodies: dict[str, set[int]] = {}
+        self._known_scopes: dict[str, set[int]] = {}
         self._closing = self._match_brackets()
         self._loops = self._find_loops()
         self.notes = Notes(files=self._places.files())
         self._opening = sorted(start for start in self._closing if self._masked[start] == "{")
         self._replace_memory_calls()
+        self._cut_exceptions()
         self._read_pragmas()
         for directive in directives:
             self._apply(directive)
@@ -178,6 +184,13 @@ class Source:
                 name = "openhls::copy_memory" if match.group(1) == "cpy" else "openhls::set_memory"
                 self._edits.append((match.start(), match.end(), name))
 
+    def _cut_exceptions(self) -> None:
+        """A `throw` is a trap. Where code that throws becomes hardware, the trap is refused (lowering.py)."""
+        for match in re.finditer(r"^#.*$|\bthrow\b(\s*;)?(?!\s*\(\s*\))", self._masked, re.MULTILINE):
+            if not match.group().startswith("#") and not self._places.is_system(match.start()):
+                trap = "__builtin_trap();" if match.group(1) else "__builtin_trap(),"
+                self._edits.append((match.start(), match.end(), trap))
+
     # ---- directives, and the head of the top ----
 
     def _definitions(self, name: str) -> Iterator[tuple[int, int]]:
@@ -218,10 +231,17 @@ class Source:
         return replace(pragma, options=pragma.options | known) if known else pragma
 
     def _scope_of(self, offset: int, pragma: Pragma) -> int:
+        scope = self._scope_around(offset)
+        if scope < 0:
+            raise Unsupported(pragma.location, f"{pragma.kind} outside a function", "move it into the scope it governs")
+        return scope
+
+    def _scope_around(self, offset: int) -> int:
+        """The brace that opens the innermost scope, or -1."""
         for start in reversed(self._opening[: bisect_right(self._opening, offset)]):
             if self._closing[start] > offset:
                 return start
-        raise Unsupported(pragma.location, f"{pragma.kind} outside a function", "move it into the scope it governs")
+        return -1
 
     def _note_of_loop(self, pragma: Pragma, offset: int, scope: int) -> None:
         """A pragma belongs to the innermost loop around it, or to the function."""
@@ -297,19 +317,84 @@ class Source:
         return f'# {location.line} "{location.file}"\n' + " " * (self._places.column(offset) - 1)
 
     def _mark_dataflow(self, scope: int) -> None:
-        """Forbids inlining of the calls that are statements of the scope, and marks its end."""
-        end = self._closing[scope]
-        position, last = scope + 1, end
-        while (start := self._skip_space(position)) < end:
-            stop = self._end_of_statement(start, end)
-            if self._masked.startswith("return", start):
-                last = start
-                break
-            if self._is_call(start, stop):
+        """Marks the stages of a region and its end."""
+        self._mark_stages(scope)
+        returns = (start for start, _ in self._statements(scope) if self._masked.startswith("return", start))
+        last = next(returns, self._closing[scope])
+        self._edits.append((last, last, f'asm volatile("{END_DATAFLOW}"); '))
+
+    def _mark_stages(self, scope: int) -> None:
+        """Forbids inlining of the calls that are statements of the scope. Where such a function has INLINE and only
+        calls others, these are the stages."""
+        for start in self._calls(scope):
+            bodies = self._inlined_bodies(start)
+            for body in bodies - self._marked:
+                self._marked.add(body)
+                self._mark_stages(body)
+            if not bodies:
                 self._edits.append((start, start, f"[[clang::noinline]]\n{self._margin(start)}"))
                 self.notes.stages.add((self._places.location(start).line, self._places.column(start)))
+
+    def _statements(self, scope: int) -> Iterator[tuple[int, int]]:
+        """Where the statements of a scope begin and end."""
+        position, end = scope + 1, self._closing[scope]
+        while (start := self._skip_space(position)) < end:
+            stop = self._end_of_statement(start, end)
+            yield start, stop
             position = stop + 1
-        self._edits.append((last, last, f'asm volatile("{END_DATAFLOW}"); '))
+
+    def _calls(self, scope: int) -> list[int]:
+        """The statements of a scope that are calls, up to a return."""
+        found = []
+        for start, stop in self._statements(scope):
+            if self._masked.startswith("return", start):
+                break
+            if self._is_call(start, stop):
+                found.append(start)
+        return found
+
+    def _inlined_bodies(self, start: int) -> set[int]:
+        """The bodies of the functions that a statement may call, if all of them have INLINE, call at least two others
+        in statements of their own, and have no other statement than these and declarations; and if they are called as
+        statements of such bodies and of dataflow regions alone."""
+        head = re.match(r"(?:::)?\w+(?:::\w+)*", self._masked[start:])
+        name = head.group().rpartition("::")[2] if head else ""
+        if name not in self._known_bodies:
+            bodies = {brace for _, brace in self._definitions(name)} if name else set()
+            known = bodies and bodies <= self._scopes("INLINE") and all(map(self._only_calls, bodies))
+            self._known_bodies[name] = bodies if known and self._called_by_regions(name) else set()
+        return self._known_bodies[name]
+
+    def _only_calls(self, scope: int) -> bool:
+        words = {
+            re.split(r"\W", self._masked[start : start + 20], maxsplit=1)[0] for start, _ in self._statements(scope)
+        }
+        return len(self._calls(scope)) > 1 and not words & {"", *NO_CALLS} - {"static_assert"}
+
+    def _called_by_regions(self, name: str) -> bool:
+        """True if each call of a function is a statement of a dataflow region, or of a function with INLINE."""
+        around = self._scopes("INLINE") | self._scopes("DATAFLOW")
+        known = {start for scope in around for start in self._calls(scope)}
+        heads = {head for head, _ in self._definitions(name)}
+        for match in re.finditer(rf"(?<![\w.>])(?:\w+::)*{re.escape(name)}\s*[<(]", self._masked):
+            opening = self._masked.find("(", match.start())
+            if opening not in heads and match.start() not in known and not self._is_declared(opening):
+                return False
+        return True
+
+    def _is_declared(self, opening: int) -> bool:
+        """True if parentheses are those of a declaration without a body: a type stands before the name."""
+        before = max(self._masked.rfind(end, 0, opening) for end in ";}{")
+        words = re.findall(r"\w+", self._masked[before + 1 : opening].split("<")[0])
+        return len(words) > 1 and "return" not in words
+
+    def _scopes(self, kind: str) -> set[int]:
+        """The scopes that have a pragma, which is not off."""
+        if kind not in self._known_scopes:
+            pattern = rf"^[ \t]*#pragma[ \t]+HLS[ \t]+{kind}\b(?!.*\boff\b)"
+            found = re.finditer(pattern, self._source, re.MULTILINE | re.IGNORECASE)
+            self._known_scopes[kind] = {scope for match in found if (scope := self._scope_around(match.start())) >= 0}
+        return self._known_scopes[kind]
 
     def _end_of_statement(self, start: int, end: int) -> int:
         offset = start
@@ -330,7 +415,7 @@ class Source:
         head = re.match(r"(?:::)?\w+(?:::\w+)*\s*", statement)
         if statement.startswith("("):
             return True
-        if head is None or head.group(0).strip() in ("if", "for", "while", "do", "switch", "return", "asm"):
+        if head is None or head.group(0).strip() in NO_CALLS:
             return False
         rest = statement[head.end() :]
         if rest.startswith("<"):

@@ -116,7 +116,7 @@ class Attempt:
             case Opcode.LOAD:
                 storage = self.body.storages[operation.target]
                 if storage.kind is Kind.RAM:
-                    return Cost(delays.memory(storage.bank_length), 1, delays.ram_address)
+                    return Cost(delays.memory(storage.words), 1, delays.ram_address)
                 select = delays.logic(storage.array.length + storage.index_bits)
                 if storage.load_latency:
                     return Cost(delays.clock_to_q, 1, min(select, self.budget - delays.clock_to_q))
