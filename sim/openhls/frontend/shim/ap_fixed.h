@@ -7,8 +7,6 @@
 
 #include <ap_int.h>
 
-template <int W, int I, bool S, ap_q_mode Q = AP_TRN, ap_o_mode O = AP_WRAP, int N = 0>
-struct ap_fixed_base;
 
 namespace openhls {
 

@@ -15,6 +15,8 @@ template <int W, int I = W, ap_q_mode Q = AP_TRN, ap_o_mode O = AP_WRAP, int N =
 struct ap_fixed;
 template <int W, int I = W, ap_q_mode Q = AP_TRN, ap_o_mode O = AP_WRAP, int N = 0>
 struct ap_ufixed;
+template <int W, int I, bool S, ap_q_mode Q = AP_TRN, ap_o_mode O = AP_WRAP, int N = 0>
+struct ap_fixed_base;
 
 template <int W>
 struct ap_int;
@@ -497,6 +499,10 @@ struct ap_range_ref {
     return *this;
   }
   AP_INLINE ap_range_ref& operator=(const ap_range_ref& other) { return *this = other.get(); }
+  template <int W2, int I2, bool S2, ap_q_mode Q2, ap_o_mode O2, int N2>
+  AP_INLINE ap_range_ref& operator=(const ap_fixed_base<W2, I2, S2, Q2, O2, N2>& value) {
+    return *this = value.to_ap_int_base();
+  }
   AP_INLINE int length() const { return high - low + 1; }
   AP_INLINE int to_int() const { return get().to_int(); }
   AP_INLINE unsigned to_uint() const { return get().to_uint(); }
