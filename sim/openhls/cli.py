@@ -254,3 +254,8 @@ def main(arguments: list[str] | None = None) -> int:
         what = f"{type(error).__name__}: {error}".rstrip(": ")
         print(f"openhls: a fault of openhls, not of the C++ ({what}); please report the source", file=sys.stderr)
         return FAULT
+
+
+def run() -> None:
+    """The command `openhls`."""
+    sys.exit(main())

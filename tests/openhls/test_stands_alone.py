@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,3 +81,14 @@ def test_tests_of_the_compiler_import_nothing_of_the_rest() -> None:
             assert shared.exists(), f"{path} imports {name}"
             seen.add(name)
             pending.append(shared)
+
+
+def test_the_package_has_every_file_of_the_compiler() -> None:
+    table = tomllib.loads((COMPILER / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    suffixes = {pattern.removeprefix("*") for pattern in table["include"]}
+    files = [path for path in COMPILER.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    assert {path.suffix for path in files} - suffixes == {".md"}
+    root = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    own = tomllib.loads((COMPILER / "pyproject.toml").read_text())["project"]
+    assert own["version"] == root["version"]
+    assert own["dependencies"] == root["optional-dependencies"]["openhls"]

@@ -378,15 +378,18 @@ class Source:
         heads = {head for head, _ in self._definitions(name)}
         for match in re.finditer(rf"(?<![\w.>])(?:\w+::)*{re.escape(name)}\s*[<(]", self._masked):
             opening = self._masked.find("(", match.start())
-            if opening not in heads and match.start() not in known and not self._is_declared(opening):
+            if opening not in heads and match.start() not in known and not self._is_declared(match.start()):
                 return False
         return True
 
-    def _is_declared(self, opening: int) -> bool:
-        """True if parentheses are those of a declaration without a body: a type stands before the name."""
-        before = max(self._masked.rfind(end, 0, opening) for end in ";}{")
-        words = re.findall(r"\w+", self._masked[before + 1 : opening].split("<")[0])
-        return len(words) > 1 and "return" not in words
+    def _is_declared(self, name: int) -> bool:
+        """True if a name is that of a declaration: nothing but a type stands before it."""
+        before = max(self._masked.rfind(end, 0, name) for end in ";}{")
+        text = re.sub(r"^#[^\n]*$", "", self._masked[before + 1 : name], flags=re.MULTILINE)
+        words = set(re.findall(r"\w+", text))
+        return (
+            bool(words) and not words & {"return", "else", "do"} and re.fullmatch(r"[\w\s:<>,*&=]+", text) is not None
+        )
 
     def _scopes(self, kind: str) -> set[int]:
         """The scopes that have a pragma, which is not off."""

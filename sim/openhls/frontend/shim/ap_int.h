@@ -280,6 +280,7 @@ struct ap_int_base {
 #pragma HLS UNROLL
       if (i < sign + (prefix != 0 ? 2 : 0)) continue;
       const int digit = openhls::digit_of(text[i]);
+      if (digit < 0 || digit >= base) __builtin_trap();  // which is refused
       number = static_cast<Wide>(static_cast<Wide>(number * static_cast<Wide>(base)) + static_cast<Wide>(digit));
     }
     openhls::put<W, S>(V, negative ? static_cast<Wide>(-number) : number);
