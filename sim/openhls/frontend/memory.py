@@ -211,7 +211,7 @@ class Memory:
         """A load from a constant table: a constant, or an array that is never stored to."""
         name = address.base[1:]
         if name not in self._draft.module.tables:
-            advice = "keep to integers, arrays and structs of them, with constant initial values"
+            advice = "keep to integers, arrays and structs of them, with initial values that the source computes"
             raise Unsupported(location, f"the global or static variable {cpp_name(name)}", advice)
         data, root = self._draft.module.tables[name]
         if not address.terms:
