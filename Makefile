@@ -219,7 +219,7 @@ test-full: setup $(STAMPS)/kernels $(FULL) ## the tests and the slow ones
 	@$(PYTEST) $(PYTEST_ARGS)
 
 .PHONY: lint
-lint: setup $(STAMPS)/system-lint $(STAMPS)/system-arm ## ruff, mypy, structure of host, clang-format, clang-tidy
+lint: setup $(STAMPS)/system-lint $(STAMPS)/system-arm ## ruff, mypy, structure of host and openhls, clang-format, clang-tidy
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy

@@ -22,13 +22,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "sim"))
 from bench import results
 from bench.setup import Setup
 from bench.table import Block, Table
-from openhls.backend.cosim.testbench import replay_testbench
-from openhls.backend.design import Design, write_design
-from openhls.backend.target import target_of
 from openhls.config import Component, read_config
+from openhls.cosim.testbench import replay_testbench
+from openhls.emit.design import Design
 from openhls.errors import OpenHlsError
-from openhls.frontend.compile import compile_program
 from openhls.ir import Program
+from openhls.pipeline import compile_program, write_design
+from openhls.schedule.target import target_of
 
 
 @dataclass(frozen=True)

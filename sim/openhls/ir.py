@@ -366,7 +366,8 @@ class Array:
     `initial` are the contents when the top starts (a table, never stored to); None: any contents. An `external` array
     belongs to a caller. `storage` is the BIND_STORAGE type and implementation, in lower case ("ram_s2p", "bram").
     `first` names the array whose second read port this one is (passes/second_port.py). With `two_ports`, each of them
-    reads or writes in a cycle; else there is one port to read and one to write.
+    reads or writes in a cycle; else there is one port to read and one to write. Of each block, the first `block`
+    elements are used; 0: all.
     """
 
     name: str
@@ -380,6 +381,7 @@ class Array:
     location: Location = UNKNOWN
     first: str = ""
     two_ports: bool = False
+    block: int = 0
 
 
 @dataclass(frozen=True)

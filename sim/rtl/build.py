@@ -9,10 +9,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from openhls.backend.design import Design, write_design
-from openhls.backend.target import DEFAULT, PLATFORMS, Target, target_of
-from openhls.frontend.compile import compile_program
+from openhls.emit.design import Design
 from openhls.ir import Program
+from openhls.pipeline import compile_program, write_design
+from openhls.schedule.target import DEFAULT, PLATFORMS, Target, target_of
 from rtl.identity import rtl_hash
 from rtl.kernels import HLS, ROOT, Top
 
@@ -23,9 +23,7 @@ COMPILER = ROOT / "sim/openhls"
 # Parts of openhls that have no effect on the RTL: simulation, comparison, measurement and its command line.
 _BESIDE = (
     "fuzz/",
-    "backend/cosim/",
-    "backend/driver.py",
-    "backend/simulate.py",
+    "cosim/",
     "store.py",
     "cli.py",
     "config.py",

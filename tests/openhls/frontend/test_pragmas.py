@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from openhls.backend.design import Design, write_design
+from openhls.emit.design import Design
 from openhls.errors import OpenHlsError, Unsupported
-from openhls.frontend.compile import compile_program
 from openhls.frontend.directives import make_directive, read_tcl
 from openhls.frontend.interfaces import MODES, SIMILAR
 from openhls.ir import Partition, loops_of
+from openhls.pipeline import compile_program, write_design
 
 HEAD = """#include <ap_int.h>
 #include <hls_stream.h>
