@@ -30,6 +30,7 @@ from openhls.frontend.pragmas import (
     Pragma,
     VariableNote,
     parse_pragma,
+    unknown_part,
 )
 from openhls.frontend.stage_calls import StageCalls
 from openhls.frontend.syntax import Syntax
@@ -129,6 +130,11 @@ class Source:
         """Notes a pragma that stands at `offset`; returns its kind."""
         pragma = self._with_numbers(parse_pragma(text, self._places.location(offset)))
         scope = self._scope_of(offset, pragma)
+        if part := unknown_part(pragma):
+            said = f"{pragma.kind} with {part}, which is not known"
+            if pragma.kind in WITH_EFFECT:
+                raise Unsupported(pragma.location, said, "correct its name, or leave it out")
+            self.notes.warn(pragma.location, f"{said}: it has no effect")
         if pragma.kind in OF_VARIABLES:
             self._check_variable(pragma)
         if pragma.kind in OF_LOOPS:
