@@ -45,8 +45,8 @@ class StageCalls:
 
     def _inlined_bodies(self, start: int) -> set[int]:
         """The bodies of the functions that a statement may call: if all of them have INLINE and are no regions of their
-        own, call at least two others in statements, and have no other statement than these and declarations; and if they
-        are called as statements of such bodies and of dataflow regions alone. Otherwise none."""
+        own, call at least two others in statements, and have no other statement than these and declarations; and if
+        they are called as statements of such bodies and of dataflow regions alone. Otherwise none."""
         head = _NAME.match(self._masked, start)
         name = head.group().rpartition("::")[2] if head else ""
         if name not in self._known_bodies:
