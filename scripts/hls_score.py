@@ -92,7 +92,7 @@ def reason(text: str) -> str:
     found = re.search(r"error: (.*)", text)
     problem = found.group(1) if found else re.sub(r"^(\S+:\d+( in )?)+: ", "", text.splitlines()[0])
     if "file not found" in problem:
-        return problem
+        return problem.split(";")[0]
     return re.sub(
         r"'[^']*'|\bargument \w+|\b(variable|pointer|array|to|uses|struct) \w+", "...", problem.split(";")[0]
     )[:100]

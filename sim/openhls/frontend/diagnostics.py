@@ -29,6 +29,7 @@ _REQUEST = re.compile(r"^(?P<file>[^:\n]+):(?P<line>\d+):\d+: note: (?:in instan
 _COUNT = re.compile(r"^(\d+) errors? generated", re.MULTILINE)
 _OWN_WORDS = re.compile(r"static assertion failed.*?: openhls: (.*)")
 _UNDECLARED = re.compile(r"undeclared identifier '([A-Z][A-Z0-9_]*)'")
+_OF_VENDOR = re.compile(r"(?:hls|ap)_\w+\.h$")
 _HEADER = re.compile(r"'([^']+)' file not found")
 
 
@@ -64,7 +65,13 @@ def _advice(message: str) -> str:
     missing = _HEADER.search(message)
     if missing:
         name = missing[1].rpartition("/")[2]
-        return f"openhls has not got {ABSENT[name]}; " if name in ABSENT else "give its folder: -I PATH; "
+        if name in ABSENT:
+            return f"openhls has not got {ABSENT[name]}; "
+        return (
+            "openhls has not got this header of the vendor; "
+            if _OF_VENDOR.match(name)
+            else "give its folder: -I PATH; "
+        )
     macro = _UNDECLARED.search(message)
     return f"if it is a macro of the build, give it: -D {macro[1]}=VALUE; " if macro else ""
 

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from openhls import store
+from openhls.errors import OpenHlsError
 
 LLI = "lli-19"
 SECONDS = 60.0  # for all constructors together
@@ -24,7 +25,8 @@ _MARK = re.compile(r"^ +(?:tail )?call void asm sideeffect .*$", re.MULTILINE)  
 def initial_values(text: str, sizes: Mapping[str, int]) -> dict[str, bytes]:
     """The contents of global variables of a module, by their names, after its constructors; `sizes` are their bytes.
 
-    Empty where the constructors cannot run here: they need something that is not in the module.
+    Empty where the constructors cannot run here: they need something that is not in the module. Raises OpenHlsError
+    where they take too long.
     """
     program = shutil.which(LLI)
     if program is None or not sizes:
@@ -63,7 +65,9 @@ def _run(program: str, text: str, sizes: Mapping[str, int]) -> bytes:
                 command, input=given, capture_output=True, check=False, timeout=SECONDS, pass_fds=(file.fileno(),)
             )
         except subprocess.TimeoutExpired:
-            return b""
+            raise OpenHlsError(
+                f"the constructors of global variables run for more than {SECONDS:.0f} s: give constant initial values"
+            ) from None
         file.seek(0)
         found = file.read()
     return found if done.returncode == 0 and len(found) == sum(sizes.values()) else b""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 from openhls.errors import Unsupported
 from openhls.frontend import boolean
@@ -178,17 +179,17 @@ class Lowering:
             if isinstance(value, Value)
         )
         branch = flow.closing(loop)
-        self._regions.append(
-            describe_loop(
-                self._draft.module,
-                self._draft.notes,
-                self._memory,
-                branch,
-                place_of(self._context, branch),
-                Loop("", carried, body, again, tuple(results), enter, fresh=fresh),
-                self._draft.names,
-            )
+        described = describe_loop(
+            self._draft.module,
+            self._draft.notes,
+            self._memory,
+            branch,
+            place_of(self._context, branch),
+            Loop("", carried, body, again, tuple(results), enter, fresh=fresh),
+            self._draft.names,
         )
+        nothing = Block(f"{described.label}_body", (), described.location)
+        self._regions.append(replace(described, body=described.body or (nothing,)))
 
     def _results(self, loop: NaturalLoop, order: list[str]) -> list[Result]:
         """New values for what is used after the loop."""

@@ -44,14 +44,15 @@ class StageCalls:
         return found
 
     def _inlined_bodies(self, start: int) -> set[int]:
-        """The bodies of the functions that a statement may call, if all of them have INLINE, call at least two others
-        in statements of their own, and have no other statement than these and declarations; and if they are called as
-        statements of such bodies and of dataflow regions alone."""
+        """The bodies of the functions that a statement may call: if all of them have INLINE and are no regions of their
+        own, call at least two others in statements, and have no other statement than these and declarations; and if
+        they are called as statements of such bodies and of dataflow regions alone. Otherwise none."""
         head = _NAME.match(self._masked, start)
         name = head.group().rpartition("::")[2] if head else ""
         if name not in self._known_bodies:
             bodies = {brace for _, brace in self._syntax.definitions(name)} if name else set()
-            known = bodies and bodies <= self._scopes("INLINE") and all(map(self._only_calls, bodies))
+            known = bodies and bodies <= self._scopes("INLINE") - self._scopes("DATAFLOW")
+            known = known and all(map(self._only_calls, bodies))
             self._known_bodies[name] = bodies if known and self._called_by_regions(name) else set()
         return self._known_bodies[name]
 

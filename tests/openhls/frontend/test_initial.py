@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from openhls.errors import OpenHlsError
 from openhls.frontend import initial
 from openhls.ir import Program
 from openhls.pipeline import compile_program
@@ -57,6 +58,16 @@ def test_variables_that_change_begin_with_what_is_computed(tmp_path: Path) -> No
         "count": (5,),
         "other": (4,),
     }
+
+
+def test_constructors_without_an_end_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(initial, "SECONDS", 0.5)
+    text = (
+        "volatile int forever = 1;\nint f() {\n  while (forever) {\n  }\n  return 3;\n}\nstatic int x = f();\n"
+        "void top(Words& out) {\n  out.write(x);\n  x++;\n}\n"
+    )
+    with pytest.raises(OpenHlsError, match="constructors of global variables run for more than"):
+        compiled(text, tmp_path)
 
 
 def test_constructors_run_once_for_the_same_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -232,6 +232,12 @@ def test_a_function_with_inline_that_is_not_only_that_is_one_stage(other: str, t
     assert stages_of(INLINED + other + top, tmp_path) == ["layer"]
 
 
+def test_a_function_with_inline_that_is_a_region_of_its_own_is_one_stage(tmp_path: Path) -> None:
+    """`layer` is a process with a region in it."""
+    own = INLINED.replace("#pragma HLS INLINE\n", "#pragma HLS INLINE\n#pragma HLS DATAFLOW\n")
+    assert stages_of(own + MEETING, tmp_path) == ["split", "layer"]
+
+
 def test_a_stage_with_inline_that_might_wait_for_ever_is_refused(tmp_path: Path) -> None:
     """`layer` reads all words of a before the first one of b, which has room for two."""
     with pytest.raises(Unsupported, match=r"program.cpp:26: .* layer, which has INLINE, .*its streams a and b meet"):
