@@ -21,8 +21,8 @@ from kvdrive.blocks.buffers import Bytes
 from kvdrive.blocks.index import Block, BlockIndex
 from kvdrive.blocks.slots import SlotFile
 from kvdrive.errors import InputError
-from kvdrive.sessions import owner
-from kvdrive.sessions.eviction import make_eviction
+from kvdrive.prefix import owner
+from kvdrive.prefix.eviction import make_eviction
 
 log = logging.getLogger(__name__)
 _stores = itertools.count()

@@ -15,7 +15,7 @@ from typing import Any
 
 from kvdrive.database import DamagedError, Database
 from kvdrive.errors import InputError
-from kvdrive.sessions import owner
+from kvdrive.prefix import owner
 
 _VERSION = 1
 _SCHEMA = """\

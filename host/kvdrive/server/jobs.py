@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from kvdrive.choices import PREFILL_CHUNK
 from kvdrive.errors import KvdriveError
 from kvdrive.generation.decode import Sampling
+from kvdrive.prefix.request import Request
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,9 @@ class End:
 class Job:
     """A request. `notify` is called in the scheduler's thread; any thread may set `cancelled` at any time.
 
-    `tenant`: whose it is: it finds what this tenant has kept, and nothing else. `session`: the name under which its
-    sequence is kept, or "". `slot`: where it ran, from 0 on. `seconds`: from its arrival until it ends, whatever it has
-    by then.
+    `tenant`: whose it is: it finds what this tenant has stored, and nothing else. `session`: the name under which its
+    sequence is saved, or "". `slot`: where it ran, from 0 on. `seconds`: from its arrival until it ends, whatever it
+    has by then.
     """
 
     prompt: list[int]
@@ -88,6 +89,11 @@ class Job:
     tenant: str = ""
     slot: int = 0
     seconds: float = math.inf
+
+    @property
+    def asked(self) -> Request:
+        """What it asks of the prefix store."""
+        return Request(tuple(self.prompt), self.session, self.new_tokens, self.tenant)
 
     @property
     def most_tokens(self) -> int:

@@ -1,1 +1,1 @@
-"""K and V that outlive the request and the process: an index finds what the drives hold of a prompt."""
+"""A replay of requests over the index and the eviction policies of the prefix store."""

@@ -17,11 +17,11 @@ from kvdrive.generation.decode import GREEDY, Sampling
 from kvdrive.kvcache.budget import MemoryOptions
 from kvdrive.kvcache.joined import JoinedLayer
 from kvdrive.kvcache.layer import DriveLayer
+from kvdrive.prefix.options import SessionOptions
+from kvdrive.prefix.rates import Rates
 from kvdrive.server.jobs import DeadlinePassed, Job, Limits, Token
 from kvdrive.server.metrics import RATE_SECONDS, Metrics, Rate
 from kvdrive.server.scheduler import Scheduler
-from kvdrive.sessions.options import SessionOptions
-from kvdrive.sessions.rates import Rates
 from kvdrive.targets.opening import DriveOptions, open_drives
 
 LONG = SMALL | {"max_position_embeddings": 4096}

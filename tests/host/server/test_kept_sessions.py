@@ -10,8 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
 from kvdrive.cli.main import app
-from kvdrive.sessions.bounds import Bounds
-from kvdrive.sessions.options import SessionOptions
+from kvdrive.prefix.options import Bounds, SessionOptions
 
 LONG = " ".join([PROMPT] * 3)
 

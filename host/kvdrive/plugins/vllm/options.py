@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kvdrive.errors import InputError
-from kvdrive.sessions.eviction import EVICTIONS
+from kvdrive.prefix.eviction import EVICTIONS
 
 TESTED = ("0.32.0",)
 MOST_BLOCKS = 8  # of vLLM, in one stored block

@@ -8,10 +8,10 @@ from collections import deque
 from dataclasses import dataclass
 from itertools import count, islice
 
-from kvdrive.sessions.entry import Entry, NewEntry
-from kvdrive.sessions.eviction import make_eviction
-from kvdrive.sessions.eviction.queue_aware import QueueAware
-from kvdrive.sessions.index import Index
+from kvdrive.prefix.entry import Entry, NewEntry
+from kvdrive.prefix.eviction import make_eviction
+from kvdrive.prefix.eviction.queue_aware import QueueAware
+from kvdrive.prefix.index import Index
 from kvdrive.sessions.replay.hardware import Machine, Model
 from kvdrive.sessions.replay.traces import Request, Trace
 

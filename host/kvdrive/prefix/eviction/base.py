@@ -1,0 +1,32 @@
+"""The interface of an eviction policy."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Protocol, TypeVar
+
+Item = TypeVar("Item", covariant=True)
+K = TypeVar("K")
+
+
+class Ranking(Protocol[Item]):
+    """An index of sessions or blocks: its columns `id`, `tick`, `used`, `uses` and `tenant` say when each was used."""
+
+    def first(self, order: str, condition: str = "1", values: tuple[Any, ...] = ()) -> Item | None:
+        """The first evictable one, in the SQL order `order`."""
+
+
+class Eviction(ABC):
+    """Chooses among evictable items: sessions neither pinned nor open, blocks neither read nor written."""
+
+    @abstractmethod
+    def victim(self, index: Ranking[K], tenant: str | None = None) -> K | None:
+        """What to evict next, of `tenant` only if one is named; None if nothing is evictable."""
+
+    def look_ahead(self, sessions: list[int]) -> None:  # noqa: B027 (most policies need no window)
+        """The sessions that waiting requests will use, the next request first."""
+
+
+def of_tenant(tenant: str | None) -> tuple[str, tuple[str, ...]]:
+    """Condition and values for Ranking.first."""
+    return ("1", ()) if tenant is None else ("tenant=?", (tenant,))
