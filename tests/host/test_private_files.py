@@ -18,10 +18,11 @@ from small_models import CONFIGS, prompts, random_model
 
 from kvdrive import private
 from kvdrive._native import Drive, RingServer, Subsystem
-from kvdrive.blocks.file_blocks import FileBlocks
 from kvdrive.doctor import storage
 from kvdrive.generation.generate import greedy
 from kvdrive.plugins.transformers import attach
+from kvdrive.prefix.blocks.file import blocks_in_file
+from kvdrive.prefix.blocks.store import BlockOptions
 from kvdrive.prefix.transfer import export
 from kvdrive.targets.emulator import Emulator
 from kvdrive.targets.temporary import temporary_folder
@@ -73,7 +74,7 @@ def test_a_damaged_index_that_was_set_aside(tmp_path):
 
 
 def test_blocks_sockets_and_temporary_folders(tmp_path):
-    blocks = FileBlocks(tmp_path / "vllm" / "blocks", 5000, 1 << 20)
+    blocks = blocks_in_file(tmp_path / "vllm" / "blocks", 5000, BlockOptions(1 << 20))
     with temporary_folder(tmp_path) as folder:
         Drive(folder / "drive.kv", "fast", 1, 1 << 22)
         subsystem = Subsystem(Drive(tmp_path / "drive.kv", "fast", 1, 1 << 22))

@@ -145,13 +145,13 @@ def stats(
         if quota:
             with index.transaction():
                 index.set_quota(tenant, bytes_of(quota))
-        wear = Governor(index).wear()
+        wear = Governor(index.accounts).wear()
         values: dict[str, Any] = {
             "sessions": index.count(),
             "blocks": index.blocks(),
-            "bytes": index.bytes(),
-            "bytes of the tenant": index.bytes(tenant),
-            "quota of the tenant": index.quota(tenant),
+            "bytes": index.accounts.bytes(),
+            "bytes of the tenant": index.accounts.bytes(tenant),
+            "quota of the tenant": index.accounts.quota(tenant),
             "bytes written": wear.bytes_written,
             "bytes written today": wear.bytes_today,
             "hits": wear.hits,

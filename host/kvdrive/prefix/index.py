@@ -20,14 +20,14 @@ from typing import Any
 from kvdrive.database import DamagedError, Database
 from kvdrive.errors import InputError
 from kvdrive.prefix import sidecar
+from kvdrive.prefix.accounts import TABLES, Accounts
 from kvdrive.prefix.entry import Entry, NewEntry
-from kvdrive.prefix.owner import is_alive
+from kvdrive.prefix.usage import Usage
 
 _VERSION = 1
 _UNFILLED = "unfilled"  # the counter of an index that does not name yet what the drives hold
 _CANDIDATES = 16  # sessions with the same longest prefix whose last tokens are compared
 _COUNTERS = ("day", "bytes_today", "bytes_written", "hits", "refused")  # of the governor, also beside the index
-_SEEN = 100_000  # prefixes that were wanted and not stored; the oldest are dropped
 _COLUMNS = (
     "id, root, name, tenant, model, tokens, tail, last, slices, record, bytes_per_token, block, created, used, tick, "
     "uses, pinned, owner"
@@ -36,8 +36,6 @@ _GUARDED = "root, name, tenant, model, tokens, tail, last, slices, record, bytes
 _ADD_SUMS = "ALTER TABLE sessions ADD COLUMN sum INTEGER"
 _SUM = f"checksum({_GUARDED})"
 _SCHEMA = """
-CREATE TABLE counters(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
-CREATE TABLE tenants(name TEXT PRIMARY KEY, bytes INTEGER, quota INTEGER) WITHOUT ROWID;
 CREATE TABLE sessions(
     id INTEGER PRIMARY KEY AUTOINCREMENT, root INTEGER, name TEXT, tenant TEXT, model TEXT, tokens INTEGER, tail TEXT,
     last INTEGER, slices TEXT, record TEXT, bytes_per_token INTEGER, block INTEGER, created REAL, used REAL, tick
@@ -49,8 +47,6 @@ CREATE INDEX session_ages ON sessions(used, id);
 CREATE INDEX session_counts ON sessions(uses, tick);
 CREATE TABLE blocks(key INTEGER, session INTEGER, PRIMARY KEY(key, session)) WITHOUT ROWID;
 CREATE INDEX blocks_of ON blocks(session);
-CREATE TABLE seen(key INTEGER PRIMARY KEY, tick INTEGER);
-CREATE INDEX seen_ticks ON seen(tick);
 """
 
 
@@ -73,11 +69,13 @@ class Index:
 
     def _begin(self, db: Database) -> None:
         """Make the tables, or check every session. Raises DamagedError, InputError."""
+        self.accounts = Accounts(db)
+        self._usage = Usage(db, "sessions", self.accounts, lambda: self.now)
         version = db.rows("PRAGMA user_version")[0][0]
         if version == 0:
-            for statement in (*_SCHEMA.split(";"), _ADD_SUMS):
+            for statement in (*TABLES, *_SCHEMA.split(";"), _ADD_SUMS):
                 db.write(statement)
-            db.write("INSERT INTO counters VALUES (?, 1)", (_UNFILLED,))
+            self.accounts.put(_UNFILLED, 1)
             db.write(f"PRAGMA user_version={_VERSION}")
             version = _VERSION
         if version != _VERSION:
@@ -89,15 +87,12 @@ class Index:
             raise DamagedError(f"session {wrong[0][0]} has a wrong checksum")
         for row in db.rows(f"SELECT {_COLUMNS} FROM sessions"):
             _entry(row)
-        if any(not isinstance(value, int) for row in db.rows("SELECT bytes FROM tenants") for value in row):
-            raise DamagedError("the bytes of a tenant are no number")
-        if any(not isinstance(value, int | float | str) for (value,) in db.rows("SELECT value FROM counters")):
-            raise DamagedError("a counter is no number")
-        self.made = bool(db.rows("SELECT 1 FROM counters WHERE name=?", (_UNFILLED,)))
+        self.accounts.check()
+        self.made = bool(self.accounts.counter(_UNFILLED))
 
     def filled(self) -> None:
         """The index names what the drives hold. Until this is said inside a transaction, every opening says `made`."""
-        self._db.write("DELETE FROM counters WHERE name=?", (_UNFILLED,))
+        self.accounts.remove(_UNFILLED)
         self.made = False
 
     def close(self) -> None:
@@ -120,8 +115,8 @@ class Index:
         if self.made:  # an index that is not filled knows no pins
             return
         pins = [(entry.tenant, entry.slices) for entry in self.pinned()]
-        counters = {name: value for name in _COUNTERS if (value := self.counter(name, None)) is not None}
-        sidecar.write(self.path, sidecar.Sidecar(pins, self.quotas(), counters))
+        counters = {name: value for name in _COUNTERS if (value := self.accounts.counter(name, None)) is not None}
+        sidecar.write(self.path, sidecar.Sidecar(pins, self.accounts.quotas(), counters))
 
     def read_sidecar(self) -> None:
         """Take pins, quotas and counters from the file beside the index, for sessions that the index names already."""
@@ -130,7 +125,7 @@ class Index:
             self.set_quota(tenant, quota)
         for name in _COUNTERS:
             if name in found.counters:
-                self.put_counter(name, found.counters[name])
+                self.accounts.put(name, found.counters[name])
         pins = {(tenant, json.dumps(slices)) for tenant, slices in found.pins}
         for entry in self.entries():
             if (entry.tenant, json.dumps(entry.slices)) in pins:
@@ -182,8 +177,8 @@ class Index:
 
     def first(self, order: str, condition: str = "1", values: tuple[Any, ...] = ()) -> Entry | None:
         """The first evictable session, in the SQL order `order`: neither pinned nor open."""
-        found = self._entries(f"WHERE pinned=0 AND owner='' AND {condition} ORDER BY {order} LIMIT 1", values)
-        return found[0] if found else None
+        row = self._usage.first(_COLUMNS, order, f"pinned=0 AND {condition}", values)
+        return None if row is None else _entry(row)
 
     def places(self) -> set[tuple[int, int]]:
         """All (drive, session number) that sessions use."""
@@ -194,7 +189,7 @@ class Index:
 
     def add(self, new: NewEntry, keys: list[int], *, pinned: bool = False) -> int:
         """Add a session with the keys of its whole blocks. Returns its number."""
-        now, tick = self._clock(), self._tick()
+        now, tick = self._clock(), self.accounts.ticks()
         row = (
             new.root, new.name, new.tenant, new.model, new.tokens, json.dumps(new.tail), new.last,
             json.dumps(new.slices),
@@ -206,7 +201,7 @@ class Index:
         assert number is not None
         self._guard(number)
         self._sidecar_changed |= pinned
-        self._count(new.tenant, len(new.tail) * new.bytes_per_token)
+        self.accounts.add_bytes(new.tenant, len(new.tail) * new.bytes_per_token)
         self._add_blocks(number, new.tenant, keys, new.block * new.bytes_per_token)
         return number
 
@@ -215,12 +210,12 @@ class Index:
         entry = self.get(number)
         if entry is None:
             return False
-        self._count(entry.tenant, (len(tail) - len(entry.tail)) * entry.bytes_per_token)
+        self.accounts.add_bytes(entry.tenant, (len(tail) - len(entry.tail)) * entry.bytes_per_token)
         fresh = keys[entry.tokens // entry.block :]
         self._add_blocks(number, entry.tenant, fresh, entry.block * entry.bytes_per_token)
         self._db.write(
             "UPDATE sessions SET tokens=?, tail=?, last=?, used=?, tick=? WHERE id=?",
-            (tokens, json.dumps(tail), last, self._clock(), self._tick(), number),
+            (tokens, json.dumps(tail), last, self._clock(), self.accounts.ticks(), number),
         )
         self._guard(number)
         return True
@@ -236,7 +231,7 @@ class Index:
             "(SELECT 1 FROM blocks o WHERE o.key=b.key AND o.session!=b.session)",
             (number,),
         )[0][0]
-        self._count(entry.tenant, -gone * size - len(entry.tail) * entry.bytes_per_token)
+        self.accounts.add_bytes(entry.tenant, -gone * size - len(entry.tail) * entry.bytes_per_token)
         self._db.write("DELETE FROM blocks WHERE session=?", (number,))
         self._db.write("DELETE FROM sessions WHERE id=?", (number,))
         self._sidecar_changed |= entry.pinned
@@ -244,8 +239,7 @@ class Index:
 
     def use(self, number: int) -> None:
         """Note that a session was found and used."""
-        values = (self._clock(), self._tick(), number)
-        self._db.write("UPDATE sessions SET used=?, tick=?, uses=uses+1 WHERE id=?", values)
+        self._usage.note("id", [number])
 
     def set(self, number: int, **fields: object) -> None:
         """Change `name`, `pinned` or `owner`. Raises InputError for a name that another session of the tenant has."""
@@ -260,9 +254,8 @@ class Index:
 
     def close_dead(self) -> None:
         """Close sessions whose process has died before it could."""
-        for (name,) in self._rows("SELECT DISTINCT owner FROM sessions WHERE owner!=''"):
-            if not is_alive(name):
-                self.close_owned(name)
+        for name in self._usage.dead():
+            self.close_owned(name)
 
     def close_owned(self, owner: str) -> None:
         """Nobody appends to the sessions of `owner` any more."""
@@ -273,10 +266,9 @@ class Index:
 
     def forget_future(self) -> None:
         """Sessions used in the future, before the clock was set back, count as used now."""
-        now = self._clock()
-        self._db.write("UPDATE sessions SET used=? WHERE used>?", (now, now))
+        self._usage.forget_future()
 
-    # ---- counters ----
+    # ---- counting ----
 
     @property
     def now(self) -> float:
@@ -291,56 +283,14 @@ class Index:
         """Number of distinct blocks."""
         return int(self._rows("SELECT count(*) FROM (SELECT DISTINCT key FROM blocks)")[0][0])
 
-    def bytes(self, tenant: str | None = None) -> int:
-        """Bytes of K and V of all sessions, or of a tenant's; what several share counts once."""
-        if tenant is None:
-            return int(self._rows("SELECT coalesce(sum(bytes), 0) FROM tenants")[0][0])
-        return int(self._rows("SELECT coalesce(sum(bytes), 0) FROM tenants WHERE name=?", (tenant,))[0][0])
-
     def pinned(self) -> list[Entry]:
         """All pinned sessions."""
         return self._entries("WHERE pinned=1 ORDER BY id", ())
 
-    def quotas(self) -> dict[str, int]:
-        """The quota of each tenant that has one."""
-        return dict(self._rows("SELECT name, quota FROM tenants WHERE quota IS NOT NULL"))
-
     def set_quota(self, tenant: str, quota: int | None) -> None:
         """The most bytes that a tenant's sessions may have; None: no limit of its own."""
         self._sidecar_changed = True
-        self._db.write(
-            "INSERT INTO tenants VALUES (?, 0, ?) ON CONFLICT(name) DO UPDATE SET quota=excluded.quota", (tenant, quota)
-        )
-
-    def quota(self, tenant: str) -> int | None:
-        """See `set_quota`."""
-        rows = self._rows("SELECT quota FROM tenants WHERE name=?", (tenant,))
-        return rows[0][0] if rows else None
-
-    def counter(self, name: str, default: Any = 0) -> Any:
-        """A number or text that survives the process."""
-        rows = self._rows("SELECT value FROM counters WHERE name=?", (name,))
-        return rows[0][0] if rows else default
-
-    def put_counter(self, name: str, value: float | str) -> None:
-        """See `counter`."""
-        self._db.write("INSERT OR REPLACE INTO counters VALUES (?, ?)", (name, value))
-
-    def bump(self, name: str, by: float = 1) -> None:
-        """Add to a counter."""
-        self._db.write(
-            "INSERT INTO counters VALUES (?, ?) ON CONFLICT(name) DO UPDATE SET value=value+excluded.value", (name, by)
-        )
-
-    def wanted(self, keys: list[int]) -> bool:
-        """Record a lookup of the prefix with these keys. True if one that it begins with was looked up before."""
-        known = "SELECT 1 FROM seen WHERE key=?"
-        before = any(self._rows(known, (key,)) for key in keys)
-        if keys:
-            tick = self._tick()
-            self._db.write("INSERT OR REPLACE INTO seen VALUES (?, ?)", (keys[-1], tick))
-            self._db.write("DELETE FROM seen WHERE tick<=?", (tick - _SEEN,))
-        return before
+        self.accounts.set_quota(tenant, quota)
 
     # ---- parts ----
 
@@ -354,22 +304,12 @@ class Index:
         """Give a changed session its checksum."""
         self._db.write(f"UPDATE sessions SET sum={_SUM} WHERE id=?", (number,))
 
-    def _tick(self) -> int:
-        self.bump("tick")
-        return int(self.counter("tick"))
-
-    def _count(self, tenant: str, by: int) -> None:
-        self._db.write(
-            "INSERT INTO tenants VALUES (?, ?, NULL) ON CONFLICT(name) DO UPDATE SET bytes=bytes+excluded.bytes",
-            (tenant, by),
-        )
-
     def _add_blocks(self, number: int, tenant: str, keys: list[int], size: int) -> None:
         known = "SELECT 1 FROM blocks WHERE key=? LIMIT 1"
         fresh = sum(not self._rows(known, (key,)) for key in keys)
         self._db.write_many("INSERT OR IGNORE INTO blocks VALUES (?, ?)", [(key, number) for key in keys])
         if fresh:
-            self._count(tenant, fresh * size)
+            self.accounts.add_bytes(tenant, fresh * size)
 
 
 def _checksum(*values: object) -> int:

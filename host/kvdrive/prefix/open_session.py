@@ -242,7 +242,7 @@ class OpenSession:
             self.wait()
             if self._admitted is False:
                 with context.stored.index.transaction():  # going on with all of it is a second use
-                    context.stored.index.wanted(self._wanted_keys(self.tokens.held))
+                    context.stored.index.accounts.wanted(self._wanted_keys(self.tokens.held))
             elif self.tokens.held and self._stored:
                 self.save_all()
         except (CommandError, TargetError, sqlite3.Error) as error:

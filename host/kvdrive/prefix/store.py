@@ -48,7 +48,7 @@ class PrefixStore:
         self.stored = StoredSessions(index, backing)
         self.stats = self.stored.stats
         self.evictor = Evictor(self.stored, options)
-        self.governor = Governor(index, options.daily_bytes)
+        self.governor = Governor(index.accounts, options.daily_bytes, lambda: index.now)
         self.costs = costs_of(backing, index, placements)
         self.context = Context(
             self.stored,

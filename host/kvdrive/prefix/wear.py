@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from kvdrive.prefix.index import Index
+from kvdrive.prefix.accounts import Accounts
 
 _DAY = 86_400
 
@@ -37,32 +39,33 @@ class Governor:
     do not pay for their writes. Call inside a transaction of the index.
     """
 
-    def __init__(self, index: Index, budget: int = 0) -> None:
-        self._index = index
+    def __init__(self, accounts: Accounts, budget: int = 0, clock: Callable[[], float] = time.time) -> None:
+        self._accounts = accounts
+        self._clock = clock
         self.budget = budget
 
     def wrote(self, size: int) -> None:
         """Count bytes of K and V that were written for a stored session."""
         self._begin_day()
-        self._index.bump("bytes_today", size)
-        self._index.bump("bytes_written", size)
+        self._accounts.bump("bytes_today", size)
+        self._accounts.bump("bytes_written", size)
 
     def hit(self) -> None:
         """Count a session that was found and used."""
-        self._index.bump("hits")
+        self._accounts.bump("hits")
 
     def admits(self, keys: list[int]) -> bool:
         """True if a sequence with these keys of blocks may be stored."""
         self._begin_day()
-        again = self._index.wanted(keys)
-        if not self.budget or again or self._index.counter("bytes_today") < self.budget:
+        again = self._accounts.wanted(keys)
+        if not self.budget or again or self._accounts.counter("bytes_today") < self.budget:
             return True
-        self._index.bump("refused")
+        self._accounts.bump("refused")
         return False
 
     def wear(self) -> Wear:
         """The state, for people and metrics."""
-        counter = self._index.counter
+        counter = self._accounts.counter
         today = counter("bytes_today") if counter("day", -1) == self._day() else 0
         spent = self.budget > 0 and today >= self.budget
         return Wear(
@@ -75,10 +78,10 @@ class Governor:
         )
 
     def _day(self) -> int:
-        return int(self._index.now // _DAY)
+        return int(self._clock() // _DAY)
 
     def _begin_day(self) -> None:
         """A later day starts a new budget; an earlier one, after the clock was set back, does not."""
-        if self._day() > self._index.counter("day", -1):
-            self._index.put_counter("day", self._day())
-            self._index.put_counter("bytes_today", 0)
+        if self._day() > self._accounts.counter("day", -1):
+            self._accounts.put("day", self._day())
+            self._accounts.put("bytes_today", 0)

@@ -170,7 +170,7 @@ def test_a_damaged_index_is_made_again_at_once(model, answer, closed, tmp_path, 
         assert f"{path} is damaged" in said
         assert path.with_name(path.name + ".damaged").exists()
     index = Index(path)
-    assert (index.made, len(index.pinned()), index.quota("")) == (False, 1, 1 << 30)
+    assert (index.made, len(index.pinned()), index.accounts.quota("")) == (False, 1, 1 << 30)
     index.close()
     caplog.clear()
     assert turn(model, tmp_path)[0] == 99
@@ -234,7 +234,7 @@ def test_damage_while_the_index_is_open_costs_what_it_named_until_the_next_start
     assert "goes on in memory" in " ".join(caplog.messages)
     assert turn(model, tmp_path)[0] == 99
     index = Index(path)
-    assert (index.made, len(index.pinned()), index.quota("")) == (False, 1, 1 << 30)
+    assert (index.made, len(index.pinned()), index.accounts.quota("")) == (False, 1, 1 << 30)
     index.close()
 
 
@@ -378,7 +378,7 @@ def test_a_kill_while_an_index_is_made_again_loses_no_session(model, answer, sev
                 attach(model, drive, sessions=True) as at,
             ):
                 index = at.sessions.index
-                assert (index.count(), len(index.pinned()), index.quota("")) == (2, 1, 1 << 30)
+                assert (index.count(), len(index.pinned()), index.accounts.quota("")) == (2, 1, 1 << 30)
                 assert index.named("notes", "") is not None
                 assert at.sessions.cache(OTHER).get_seq_length() == 59
                 cache = at.sessions.cache(PROMPT)

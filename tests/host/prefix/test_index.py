@@ -93,15 +93,15 @@ def test_shared_blocks_count_once(index):
     ids = list(range(14))
     first, second = add(index, ids), add(index, [*ids[:8], 1, 2, 3, 4])
     assert index.blocks() == 4
-    assert index.bytes() == (4 * BLOCK + 2) * 10
+    assert index.accounts.bytes() == (4 * BLOCK + 2) * 10
     with index.transaction():
         index.remove(first)
-    assert index.bytes() == 3 * BLOCK * 10
+    assert index.accounts.bytes() == 3 * BLOCK * 10
     assert found(index, ids) == (2, [second])
     with index.transaction():
         assert index.remove(second).id == second
         assert index.remove(second) is None
-    assert (index.bytes(), index.blocks(), index.count()) == (0, 0, 0)
+    assert (index.accounts.bytes(), index.blocks(), index.count()) == (0, 0, 0)
 
 
 def test_blocks_stay_that_an_older_session_shares(index):
@@ -109,7 +109,7 @@ def test_blocks_stay_that_an_older_session_shares(index):
     older, younger = add(index, ids), add(index, [*ids[:8], 1, 2, 3, 4])
     with index.transaction():
         index.remove(younger)
-    assert index.bytes() == (3 * BLOCK + 2) * 10
+    assert index.accounts.bytes() == (3 * BLOCK + 2) * 10
     assert found(index, ids) == (3, [older])
 
 
@@ -122,7 +122,7 @@ def test_a_session_grows(index):
         assert index.grow(number, growing.keys, 14, ids[12:], growing.last)
         assert not index.grow(99, [], 1, [1], 0)
     assert found(index, ids) == (3, [number])
-    assert index.bytes() == 140
+    assert index.accounts.bytes() == 140
 
 
 def test_names_are_unique_for_a_tenant(index):
@@ -210,7 +210,7 @@ for i in range(100):
 def test_processes_share_an_index(index, tmp_path):
     children = [subprocess.Popen([sys.executable, "-c", CHILD, tmp_path / "index", str(n)]) for n in range(3)]
     assert [child.wait() for child in children] == [0, 0, 0]
-    assert (index.count(), index.blocks(), index.bytes()) == (300, 300, 300 * 40)
+    assert (index.count(), index.blocks(), index.accounts.bytes()) == (300, 300, 300 * 40)
 
 
 def test_a_file_that_is_no_index_is_set_aside_and_a_later_version_is_refused(tmp_path):

@@ -82,7 +82,7 @@ def test_a_shared_beginning_is_stored_once(opened, model):
         # 150 tokens and 11 or 10 others: two whole blocks for all, and each session's tokens behind them
         assert store.index.blocks() == blocks
         tails = sum(entry.tokens - blocks * store.block for entry in store.index.entries())
-        assert store.index.bytes() == (blocks * store.block + tails) * per_token
+        assert store.index.accounts.bytes() == (blocks * store.block + tails) * per_token
 
 
 def test_a_prompt_that_differs_early_takes_what_is_the_same(opened, model):
@@ -150,13 +150,13 @@ def test_a_lost_index_is_made_again(opened, model, tmp_path):
         before = {(entry.name, entry.tokens, tuple(entry.tail)) for entry in attached.sessions.index.entries()}
     with opened(model, drives=2) as attached:
         before = {(e.name, e.tokens, tuple(e.tail), e.bytes) for e in attached.sessions.index.entries()}
-        size = attached.sessions.index.bytes()
+        size = attached.sessions.index.accounts.bytes()
     for file in tmp_path.glob("0.kv.sessions*"):
         file.unlink()
     with opened(model, drives=2) as attached:
         index = attached.sessions.index
         assert {(e.name, e.tokens, tuple(e.tail), e.bytes) for e in index.entries()} == before
-        assert index.bytes() == size
+        assert index.accounts.bytes() == size
         more, cached = generate(attached, tokens, 20)
         assert cached == 169
     assert torch.equal(more, greedy(model, PROMPT, 40))
@@ -257,7 +257,7 @@ def test_bounds_and_pins(opened, model):
             with torch.no_grad():
                 model(ids := prompts(1, 80, seed=seed), past_key_values=(cache := attached.sessions.cache(ids)))
             attached.sessions.release(cache)
-        assert attached.sessions.index.bytes("a") <= 100 * per_token
+        assert attached.sessions.index.accounts.bytes("a") <= 100 * per_token
         assert attached.sessions.index.count() == 3  # the quota of one tenant leaves the others alone
 
 
@@ -437,7 +437,7 @@ def test_pins_quotas_and_wear_outlive_the_index(opened, model, tmp_path, caplog)
         assert store.index.count() == 2
         assert [entry.tokens for entry in store.index.pinned()] == [80]
         assert store.cache(prompts(1, 80, seed=1)).keeper.committed.source.pinned
-        assert store.index.quota("a") == 10**9
+        assert store.index.accounts.quota("a") == 10**9
         assert store.governor.wear().bytes_written == written
     (tmp_path / "0.kv.sessions").unlink()
     (tmp_path / "0.kv.sessions.pins").rename(tmp_path / "0.kv.sessions.lasting")  # as earlier versions called it
@@ -462,7 +462,7 @@ def test_the_quota_of_a_tenant_goes_before_the_bound_of_all(opened, model):
                 store.index.set_quota("a", size)
             store.release(cache)
         assert store.index.count() == 2
-        assert store.index.bytes("a") <= size
+        assert store.index.accounts.bytes("a") <= size
 
 
 @pytest.mark.parametrize(

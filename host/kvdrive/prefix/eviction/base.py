@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-Item = TypeVar("Item", covariant=True)
-K = TypeVar("K")
+
+class Numbered(Protocol):
+    """An item of an index."""
+
+    @property
+    def id(self) -> int:
+        """Its number, in the order of storing."""
+
+
+Item = TypeVar("Item", bound=Numbered, covariant=True)
+K = TypeVar("K", bound=Numbered)
 
 
 class Ranking(Protocol[Item]):
@@ -14,6 +24,9 @@ class Ranking(Protocol[Item]):
 
     def first(self, order: str, condition: str = "1", values: tuple[Any, ...] = ()) -> Item | None:
         """The first evictable one, in the SQL order `order`."""
+
+    def remove(self, number: int) -> object:
+        """Remove an item."""
 
 
 class Eviction(ABC):
@@ -25,6 +38,18 @@ class Eviction(ABC):
 
     def look_ahead(self, sessions: list[int]) -> None:  # noqa: B027 (most policies need no window)
         """The sessions that waiting requests will use, the next request first."""
+
+
+def evict(policy: Eviction, index: Ranking[K], too_much: Callable[[], bool], tenant: str | None = None) -> list[K]:
+    """Remove items from `index`, of `tenant` only if one is named, while there is `too_much` and one is evictable.
+
+    Returns them.
+    """
+    gone: list[K] = []
+    while too_much() and (victim := policy.victim(index, tenant)) is not None:
+        index.remove(victim.id)
+        gone.append(victim)
+    return gone
 
 
 def of_tenant(tenant: str | None) -> tuple[str, tuple[str, ...]]:

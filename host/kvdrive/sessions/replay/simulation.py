@@ -268,11 +268,11 @@ class _Replay:
         )
         with self._memory.transaction():
             self._resident[entry.id] = self._memory.add(new, [name])
-            if self._looks_ahead and self._memory.bytes() > self._machine.memory:
+            if self._looks_ahead and self._memory.accounts.bytes() > self._machine.memory:
                 self._memory_policy.look_ahead(
                     [self._resident[n] for n in self._wanted(self._machine.memory) if n in self._resident]
                 )
-            while self._memory.bytes() > self._machine.memory:
+            while self._memory.accounts.bytes() > self._machine.memory:
                 victim = self._memory_policy.victim(self._memory)
                 assert victim is not None
                 self._memory.remove(victim.id)
@@ -280,9 +280,9 @@ class _Replay:
 
     def _shrink(self) -> None:
         limit = self._machine.memory + self._machine.disk
-        if self._looks_ahead and self._shelf.bytes() > limit:
+        if self._looks_ahead and self._shelf.accounts.bytes() > limit:
             self._shelf_policy.look_ahead(self._wanted(limit))
-        while self._shelf.bytes() > limit:
+        while self._shelf.accounts.bytes() > limit:
             victim = self._shelf_policy.victim(self._shelf)
             assert victim is not None
             with self._shelf.transaction():

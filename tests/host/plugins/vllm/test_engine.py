@@ -18,7 +18,7 @@ CHUNKS = 3 * 12  # whole blocks of 32 tokens in three prompts
 NO_ROOM = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1_500_000, -1))"
 KILL = """
 import os, signal
-from kvdrive.blocks.slots import SlotFile
+from kvdrive.prefix.blocks.file import SlotFile
 write, left = SlotFile.write, [7]
 def killing(self, *given):
     left[0] -= 1
@@ -32,7 +32,7 @@ BLOCKS = {"blocks.kv", "blocks.kv.index"}
 OPEN_UMASK = """
 import json, os
 from pathlib import Path
-from kvdrive.blocks import drive_blocks, file_blocks
+from kvdrive.prefix.blocks.store import BlockStore
 os.umask(0)
 def looking(close):
     def look(self):
@@ -41,8 +41,7 @@ def looking(close):
         (place.parent / "modes").write_text(json.dumps(modes))
         close(self)
     return look
-for kind in (drive_blocks.DriveBlocks, file_blocks.FileBlocks):
-    kind.close = looking(kind.close)
+BlockStore.close = looking(BlockStore.close)
 """
 
 OTHER_VERSION = """

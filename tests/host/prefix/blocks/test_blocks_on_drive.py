@@ -8,10 +8,11 @@ from contextlib import contextmanager
 import pytest
 
 from kvdrive._native import Drive, RingServer, Subsystem
-from kvdrive.blocks.buffers import Buffers
-from kvdrive.blocks.drive_blocks import DriveBlocks
-from kvdrive.blocks.slots import HEADER_BYTES
 from kvdrive.errors import InputError
+from kvdrive.prefix.blocks.buffers import Buffers
+from kvdrive.prefix.blocks.drive import blocks_on_drive
+from kvdrive.prefix.blocks.seal import HEADER_BYTES
+from kvdrive.prefix.blocks.store import BlockOptions, BlockStore
 from kvdrive.targets.cpu import CpuDrive
 from kvdrive.targets.key_value import KeyValueNamespace
 
@@ -24,7 +25,7 @@ def key(number: int) -> bytes:
     return number.to_bytes(32, "little")
 
 
-def fill(blocks: DriveBlocks, buffers: Buffers, numbers: list[int]) -> list[int]:
+def fill(blocks: BlockStore, buffers: Buffers, numbers: list[int]) -> list[int]:
     """Store blocks whose bytes are their number. Returns those that were written."""
     reserved = blocks.reserve([key(number) for number in numbers])
     written = []
@@ -36,7 +37,7 @@ def fill(blocks: DriveBlocks, buffers: Buffers, numbers: list[int]) -> list[int]
     return [one[0] for one in written]
 
 
-def found(blocks: DriveBlocks, buffers: Buffers, number: int) -> bool:
+def found(blocks: BlockStore, buffers: Buffers, number: int) -> bool:
     """True if the block is read, and its bytes are right."""
     if blocks.read([key(number)], [buffers[1]]) != [True]:
         return False
@@ -58,7 +59,7 @@ def path(tmp_path):
 
 @contextmanager
 def opened(drive, slots: int = 8, model: bytes = MODEL):
-    blocks = DriveBlocks(str(drive), BLOCK, slots * SLOT, model)
+    blocks = blocks_on_drive(str(drive), BLOCK, BlockOptions(slots * SLOT, model))
     try:
         yield blocks
     finally:
@@ -92,7 +93,7 @@ def test_other_models_find_nothing(path, buffers):
 def test_a_value_that_is_another_block_is_a_miss_and_is_written_again(path, buffers):
     with opened(path) as blocks:
         fill(blocks, buffers, [1])
-        values = KeyValueNamespace(blocks._values._target)
+        values = KeyValueNamespace(blocks._medium.values._target)
         (short,) = values.keys()
         values.store(short, bytes(buffers[0][: HEADER_BYTES + BLOCK - 1]) + b"x", "exist")
         assert blocks.holds(key(1))
@@ -109,7 +110,7 @@ def test_the_least_recently_used_block_leaves(path, buffers):
         blocks.touch([key(1), key(2)])
         fill(blocks, buffers, [4])
         assert [number for number in (1, 2, 3, 4) if blocks.holds(key(number))] == [1, 2, 4]
-        assert len(list(KeyValueNamespace(blocks._values._target).keys())) == 3
+        assert len(list(KeyValueNamespace(blocks._medium.values._target).keys())) == 3
         assert blocks.reserve([key(5)]) == [key(5)]
         assert blocks.uses(key(5)) == -1
         assert not blocks.holds(key(5))
@@ -150,3 +151,21 @@ def test_two_hosts_share_a_drive(tmp_path, buffers):
 def test_a_bound_below_a_block_is_refused(path):
     with pytest.raises(InputError, match="a block takes 12288 bytes and the bound is 0: raise it"), opened(path, 0):
         pass
+
+
+def test_the_policy_says_which_block_is_evicted(path, buffers):
+    blocks = blocks_on_drive(str(path), BLOCK, BlockOptions(2 * SLOT, MODEL, "fifo"))
+    fill(blocks, buffers, [1, 2])
+    blocks.touch([key(1)])
+    fill(blocks, buffers, [3])
+    assert [number for number in (1, 2, 3) if blocks.holds(key(number))] == [2, 3]
+    blocks.close()
+
+
+def test_a_lower_bound_takes_the_others_from_the_drive(path, buffers):
+    with opened(path) as blocks:
+        fill(blocks, buffers, [1, 2, 3, 4])
+    with opened(path, 3) as blocks:
+        assert blocks.count() == 3
+        fill(blocks, buffers, [5])
+        assert len(list(blocks._medium.values.keys())) == 3
