@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ _SCHEMA = (
     *TABLES,
     "CREATE TABLE free(slot INTEGER PRIMARY KEY)",
     "CREATE TABLE blocks(id INTEGER PRIMARY KEY AUTOINCREMENT, name BLOB UNIQUE, slot INTEGER UNIQUE, model BLOB, "
-    "tenant TEXT, owner TEXT, used REAL, tick INTEGER, uses INTEGER)",
+    "owner TEXT, used REAL, tick INTEGER, uses INTEGER, tenant TEXT)",
     "CREATE INDEX block_uses ON blocks(tick)",
     "CREATE INDEX block_models ON blocks(model)",
     "CREATE INDEX block_owners ON blocks(owner) WHERE owner != ''",
@@ -41,11 +41,9 @@ _FROM_VERSION_1 = (
     "ALTER TABLE blocks RENAME COLUMN key TO name",
     "ALTER TABLE blocks ADD COLUMN tenant TEXT DEFAULT ''",
 )
-_COUNTED = (  # `size`: bytes of a slot
+_FREED = (  # `size`: bytes of a slot
     "CREATE TRIGGER freed AFTER DELETE ON blocks BEGIN INSERT OR IGNORE INTO free VALUES (old.slot); "
-    "UPDATE tenants SET bytes=bytes-{size} WHERE name=old.tenant; END",
-    "CREATE TRIGGER taken AFTER INSERT ON blocks BEGIN INSERT OR IGNORE INTO tenants VALUES (new.tenant, 0, NULL); "
-    "UPDATE tenants SET bytes=bytes+{size} WHERE name=new.tenant; END",
+    "UPDATE tenants SET bytes=bytes-{size} WHERE name=old.tenant; END"
 )
 
 
@@ -79,15 +77,16 @@ class BlockIndex:
         if version not in (0, 1, _VERSION):
             raise InputError(f"{self._path} is an index of another version: remove it and the file of blocks")
         if version != _VERSION:
-            for statement in (*(_FROM_VERSION_1 if version else _SCHEMA), *_COUNTED):
+            for statement in (*(_FROM_VERSION_1 if version else _SCHEMA), _FREED):
                 db.write(statement.format(size=self._slot_bytes))
             db.write(f"PRAGMA user_version={_VERSION}")
         if version == 0:
             self.accounts.put(_BLOCK_BYTES, self._block_bytes)
             self._fill(db)
-        elif version == 1:
+        if version < _VERSION:
             (count,) = db.rows("SELECT count(*) FROM blocks")[0]
             self.accounts.add_bytes("", count * self._slot_bytes)
+        if version == 1:
             log.warning("%s was made by an earlier version: it is converted", self._path)
         self._check(db)
 
@@ -95,12 +94,12 @@ class BlockIndex:
         slots = 0
         for slot, name in self._found():
             row = (name, slot, time.time(), self.accounts.ticks())
-            db.write("INSERT OR IGNORE INTO blocks VALUES (NULL, ?, ?, x'', '', '', ?, ?, 0)", row)
+            db.write("INSERT OR IGNORE INTO blocks VALUES (NULL, ?, ?, x'', '', ?, ?, 0, '')", row)
             slots = max(slots, slot + 1)
         taken = {slot for (slot,) in db.rows("SELECT slot FROM blocks")}
         db.write_many("INSERT INTO free VALUES (?)", [(slot,) for slot in range(slots) if slot not in taken])
         self.accounts.put(_SLOTS, slots)
-        if taken:
+        if taken and isinstance(self._path, Path):
             log.warning("%s is made from %d blocks that were found", self._path, len(taken))
 
     def _check(self, db: Database) -> None:
@@ -164,10 +163,12 @@ class BlockIndex:
         self.accounts.bump(_SLOTS)
         return fresh
 
-    def add(self, name: bytes, slot: int, model: bytes, tenant: str, writer: str) -> None:
-        """Note that `writer` writes a block."""
-        row = (name, slot, model, tenant, writer, time.time(), self.accounts.ticks())
-        self._db.write("INSERT INTO blocks VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, 0)", row)
+    def add(self, slots: Mapping[bytes, int], model: bytes, tenant: str, writer: str) -> None:
+        """Note that `writer` writes blocks, by their names, to these slots."""
+        now, first = time.time(), self.accounts.ticks(len(slots)) - len(slots)
+        rows = [(*item, model, writer, now, first + place, tenant) for place, item in enumerate(slots.items(), 1)]
+        self._db.write_many("INSERT INTO blocks VALUES (NULL, ?, ?, ?, ?, ?, ?, 0, ?)", rows)
+        self.accounts.add_bytes(tenant, len(slots) * self._slot_bytes)
 
     def written(self, names: Sequence[bytes]) -> None:
         """Note that blocks are written completely. The first of `names` counts as the one used last."""

@@ -264,33 +264,37 @@ class BlockStore:
 
     def _reserve(self, keys: Sequence[bytes], reserved: list[bytes], gone: list[bytes]) -> None:
         index, options = self._index, self._options
-        fresh = [key for key in keys if index.find(self._medium.name_of(key)) is None]
         if options.daily_bytes and not self.governor.admits(
             [int.from_bytes(key[:8], "little") & _NUMBER for key in keys]
         ):
             return
-        for key in dict.fromkeys(fresh):
-            slot = self._room(gone)
+        slots: dict[bytes, int] = {}
+        for key in keys:
+            name = self._medium.name_of(key)
+            if name in slots or index.find(name) is not None:
+                continue
+            slot = self._room(len(slots), gone)
             if slot is None:
-                return
-            index.add(self._medium.name_of(key), slot, options.model, options.tenant, self._writer)
+                break
+            slots[name] = slot
             reserved.append(key)
+        index.add(slots, options.model, options.tenant, self._writer)
 
-    def _room(self, gone: list[bytes]) -> int | None:
-        """A slot for one more block; evictable blocks make room for it."""
-        bytes_of, size, quota = self._index.accounts.bytes, self.slot_bytes, self._options.tenant_bytes
+    def _room(self, more: int, gone: list[bytes]) -> int | None:
+        """A slot for a block, beside `more` that were found room for before; evictable blocks make room for it."""
+        bytes_of, size, options = self._index.accounts.bytes, self.slot_bytes, self._options
         slot: int | None = None
 
         def over_quota() -> bool:
-            return bool(quota) and bytes_of(self._options.tenant) + size > quota
+            return bool(options.tenant_bytes) and bytes_of(options.tenant) + (more + 1) * size > options.tenant_bytes
 
         def no_slot() -> bool:
             nonlocal slot
-            if bytes_of() // size < self.slots:
+            if bytes_of() // size + more < self.slots:
                 slot = self._index.take_slot(self.slots)
             return slot is None
 
-        evicted = evict(self._policy, self._index, over_quota, self._options.tenant)
+        evicted = evict(self._policy, self._index, over_quota, options.tenant)
         if not over_quota():
             evicted += evict(self._policy, self._index, no_slot)
         gone += [block.name for block in evicted]
