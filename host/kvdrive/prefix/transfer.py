@@ -23,7 +23,7 @@ from kvdrive.kvcache.sequence import Sequence, Slice, gather
 from kvdrive.nvme.commands import Halves, flush
 from kvdrive.prefix.chain import GrowingChain
 from kvdrive.prefix.entry import Entry, describe
-from kvdrive.prefix.metadata import put_record, put_tokens, read_tokens
+from kvdrive.prefix.metadata import Metadata, read_tokens
 from kvdrive.prefix.record import Record
 from kvdrive.prefix.stored import StoredSessions
 from kvdrive.targets.base import Target
@@ -88,8 +88,7 @@ def _store(stored: StoredSessions, record: Record, file: Any, name: str) -> int:
         for layer in record.indices:
             k, v = (file[_part(kind, layer)] for kind in abi.KvKind)
             sequence.append(layer, 0, k, v, lambda seconds: None).wait()
-        for part, one in enumerate(sequence):
-            one.queue.run(partial(_explain, one, replace(record, part=part), tokens))
+        Metadata().write(sequence.slices, record, tokens)
         _flush(backing)
     except BaseException:
         drop([sequence])
@@ -99,11 +98,6 @@ def _store(stored: StoredSessions, record: Record, file: Any, name: str) -> int:
     entry = describe(record, stored.places_of(sequence), held, keys)
     with index.transaction():
         return index.add(entry, keys.keys)
-
-
-def _explain(one: Slice, record: Record, tokens: list[int], target: Target) -> None:
-    put_record(one.session, replace(record, first=one.first, last=one.last))
-    put_tokens(one.session, 0, tokens)
 
 
 def _read(sequence: Sequence, layer: int, kind: abi.KvKind, tokens: int, head_dim: int) -> Halves:

@@ -17,7 +17,7 @@ from kvdrive.prefix.request import Request
 
 @dataclass(frozen=True)
 class Limits:
-    """The most requests of a tenant that wait, sequences that run at once, and finished sequences that are kept; 0:
+    """The most requests of a tenant that wait, sequences that run at once, and finished sequences that are stored; 0:
     none.
 
     `tokens`: room on the drive for all sequences together. A request counts with the most tokens it may generate.
@@ -58,7 +58,7 @@ class Token:
 
 @dataclass(frozen=True)
 class End:
-    """The generation is over; `error` says why it failed. `session`: the number of its kept session, if it has one.
+    """The generation is over; `error` says why it failed. `session`: the number of its stored session, if it has one.
 
     `removed`: tokens that have left the sequence because the positions were used up. `unread`: see
     AttachedCache.unread_mass.

@@ -67,7 +67,7 @@ class Scheduler:
         self._thread = threading.Thread(target=self._serve, name="generation", daemon=True)
         metrics.watch("requests_waiting", "requests in the queue", lambda: len(self._waiting))
         metrics.watch("sequences_running", "sequences in generation", lambda: len(self._running))
-        metrics.watch("sequences_idle", "finished sequences kept on the drive", lambda: self._idle_count)
+        metrics.watch("sequences_idle", "finished sequences stored on the drive", lambda: self._idle_count)
 
     def start(self) -> None:
         """Open the drive. Raises the errors of opening it."""
@@ -119,7 +119,7 @@ class Scheduler:
 
     @property
     def slots(self) -> dict[tuple[str, int], int]:
-        """The session that each tenant kept last on each slot. For the scheduler's thread."""
+        """The session that each tenant saved last on each slot. For the scheduler's thread."""
         return self._turns.slots if self._turns else {}
 
     @property

@@ -43,7 +43,7 @@ def keep(attached, model, seed, tokens):
 
 
 @pytest.mark.parametrize("active", [pytest.param("drive", marks=pytest.mark.slow), "memory"])
-def test_sessions_leave_while_a_text_grows(tmp_path, model, expected, active):
+def test_sessions_are_evicted_while_a_text_grows(tmp_path, model, expected, active):
     """The drive is filled up to the last session that it takes; then decode steps need its room."""
     target = Emulator(tmp_path / "small.kv", "fast", capacity_bytes=SMALL_BYTES)
     with target, attach(model, target, sessions=True, spill=8, active=active) as attached:

@@ -85,7 +85,7 @@ def test_conversations_go_on_and_part_in_later_processes(opened, name, dtype, dr
         assert torch.equal(ours, theirs)
 
 
-def test_corrected_numbers_are_kept_with_the_session(opened, project_otherwise):
+def test_corrected_numbers_are_saved_with_the_session(opened, project_otherwise):
     """A processor that projects blocks otherwise than the model: what differs is in the session's record."""
     model = model_of("llama-mha")
     wanted = conversation(opened, model, 0.0)
@@ -153,7 +153,7 @@ def test_layer_inputs_are_not_exported(opened, tmp_path):
         export(attached.sessions.stored, attached.sessions.index.entries()[0], tmp_path / "file")
 
 
-def test_other_positions_are_not_kept(opened, caplog):
+def test_other_positions_are_not_saved(opened, caplog):
     """A later process numbers the tokens from 0 on."""
     model = model_of("llama-mha")
     with opened(model, 1.0) as attached, torch.no_grad():
@@ -163,7 +163,7 @@ def test_other_positions_are_not_kept(opened, caplog):
         assert attached.sessions.index.count() == 0
 
 
-def test_a_record_that_is_too_large_ends_the_keeping(opened, monkeypatch, caplog):
+def test_a_record_that_is_too_large_ends_saving(opened, monkeypatch, caplog):
     """What the index names stays; generation goes on."""
     model = model_of("llama-mha")
     wanted = greedy(model, PROMPT, 12)

@@ -234,7 +234,7 @@ def test_the_read_buffer_is_that_of_attention_store():
     assert read_buffer(rates, replace(turn, new_tokens=100)) == 0
 
 
-def test_rates_are_measured_once_and_kept_beside_the_drive(opened, model, tmp_path):
+def test_rates_are_measured_once_and_stored_beside_the_drive(opened, model, tmp_path):
     with opened(model) as attached:
         attached.sessions.costs._rates = None
         (tmp_path / "0.kv.costs").unlink()
@@ -438,7 +438,7 @@ def test_one_of_three_drives_dies(opened, model, save, expected, dies):
         assert attached.recoveries >= 1
 
 
-def test_a_full_drive_ends_keeping_and_not_the_text(tmp_path, model, expected, caplog):
+def test_a_full_drive_ends_saving_and_not_the_text(tmp_path, model, expected, caplog):
     """The drive has no room for the prompt, and no session can leave."""
     ids = prompts(1, 200, seed=3)
     drive = Emulator(tmp_path / "small.kv", "fast", capacity_bytes=300_000)
@@ -503,10 +503,10 @@ def test_the_write_buffer_is_bounded(tmp_path, model):
         assert cache.get_seq_length() == 151 + 60
 
 
-# ---- looking ahead ----
+# ---- prefetch ----
 
 
-def test_waiting_requests_are_loaded_ahead_as_far_as_memory_goes(opened, model, expected):
+def test_waiting_requests_are_prefetched_as_far_as_memory_goes(opened, model, expected):
     texts = [prompts(1, 150, seed=30 + i) for i in range(3)]
     with opened(model) as attached:
         for text in texts:

@@ -94,7 +94,7 @@ def copy(folder, there):
     subprocess.run(["cp", "-r", "--sparse=always", folder, there], check=True)
 
 
-def test_a_session_that_was_changed_too_often_is_not_kept_on(opened, model, text, monkeypatch, caplog):
+def test_a_session_that_was_changed_too_often_is_saved_no_more(opened, model, text, monkeypatch, caplog):
     """There is room for the first record, two for a removal, and one that says: the rest is unusable."""
     monkeypatch.setattr(metadata, "_RECORDS", 4)
     with opened(model) as attached:
@@ -212,7 +212,7 @@ def test_a_lost_index_is_made_again(opened, model, text, tmp_path):
         assert torch.equal(greedy(model, text[:, :250], 50, past_key_values=cache), text[:, :300])
 
 
-def test_a_process_that_dies_while_tokens_leave_serves_nothing_wrong(opened, model, text, tmp_path):
+def test_a_process_that_dies_while_tokens_are_removed_serves_nothing_wrong(opened, model, text, tmp_path):
     """The removal has happened, and neither record nor index say so yet; then the index is lost as well."""
     with opened(model) as attached:
         cache = attached.sessions.cache(text[:, :100], "talk")
@@ -247,7 +247,7 @@ def test_it_moves_to_another_drive(opened, model, text, tmp_path):
         assert torch.equal(greedy(model, text[:, :250], 30, past_key_values=cache), text[:, :280])
 
 
-def test_lost_data_of_a_kept_sequence_is_computed_again(opened, model, text):
+def test_lost_data_of_a_saved_sequence_is_computed_again(opened, model, text):
     with opened(model) as attached:
         cache = attached.sessions.cache(text[:, :100], "talk")
         greedy(model, text[:, :100], 150, past_key_values=cache)

@@ -261,7 +261,7 @@ def test_bounds_and_pins(opened, model):
         assert attached.sessions.index.count() == 3  # the quota of one tenant leaves the others alone
 
 
-def test_sessions_that_nobody_uses_leave_and_the_clock_may_go_back(opened, model):
+def test_unused_sessions_are_evicted_and_the_clock_may_go_back(opened, model):
     with opened(model, sessions=SessionOptions(bounds=Bounds(seconds=100))) as attached:
         store, time = attached.sessions, [1_000_000.0]
         store.index._clock = lambda: time[0]
@@ -283,7 +283,7 @@ def test_sessions_that_nobody_uses_leave_and_the_clock_may_go_back(opened, model
         assert first not in {entry.id for entry in store.index.entries()}
 
 
-def test_the_governor_keeps_only_what_is_wanted_twice(opened, model):
+def test_the_governor_stores_only_what_is_wanted_twice(opened, model):
     with opened(model, sessions=SessionOptions(daily_bytes=1)) as attached:
         store = attached.sessions
 
@@ -342,7 +342,7 @@ def run(store, model, seed, tokens=80):
     return cache
 
 
-def test_several_rows_and_beams_are_not_kept(opened, model, caplog):
+def test_several_rows_and_beams_are_not_saved(opened, model, caplog):
     with opened(model) as attached:
         with pytest.raises(UnsupportedError, match="one row"):
             attached.sessions.cache(prompts(2, 10))
@@ -366,7 +366,7 @@ def test_sessions_are_asked_for(target, model):
         attach(model, target, "h2o", sessions=True)
 
 
-def test_sparse_attention_keeps_sessions_of_its_own(opened, model):
+def test_sparse_attention_has_sessions_of_its_own(opened, model):
     sparse = {"attention": "sparf", "ratio": Fraction(1, 4)}
     with opened(model, **sparse) as attached:
         tokens, _ = generate(attached, PROMPT, 10)
@@ -389,7 +389,7 @@ def test_a_dead_process_holds_no_name(opened, model):
         assert attached.sessions.cache(name="notes").get_seq_length() == 154
 
 
-def test_a_padded_prompt_is_not_kept_and_the_user_is_told(opened, model, caplog):
+def test_a_padded_prompt_is_not_saved_with_a_warning(opened, model, caplog):
     mask = torch.ones_like(PROMPT)
     mask[0, :3] = 0
     with opened(model) as attached:
@@ -404,7 +404,7 @@ def test_layers_in_memory_are_refused_with_the_reason(opened):
         attached.sessions.cache(PROMPT)
 
 
-def test_what_a_dead_process_left_open_leaves_when_there_are_too_many(opened, model):
+def test_sessions_of_a_dead_process_are_evicted_when_there_are_too_many(opened, model):
     with opened(model, sessions=SessionOptions(bounds=Bounds(sessions=2))) as attached:
         store = attached.sessions
         for seed in range(3):

@@ -280,7 +280,7 @@ def test_sequences_in_memory_have_prompts_in_parts():
     assert [len(tokens) for tokens in found] == [12, 7]
 
 
-def test_the_session_of_a_waiting_request_is_loaded_ahead():
+def test_the_session_of_a_waiting_request_is_prefetched():
     loading_pays = Rates(1, 0, 1, 0, 1e-9, 0, 0, 1, 1)
     with Requests(attention=RunConfig.of(active="memory"), sessions=SessionOptions(), running=1) as requests:
         requests.scheduler.with_sessions(lambda store: setattr(store.costs, "rates", loading_pays)).result(30)

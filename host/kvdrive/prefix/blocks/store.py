@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from kvdrive.errors import InputError, KvdriveError
 from kvdrive.prefix.blocks.buffers import Buffers, Bytes
@@ -25,6 +26,7 @@ from kvdrive.prefix.owner import this_process
 from kvdrive.prefix.wear import Governor
 
 READ_BYTES = 2 << 20  # of one read: long enough for an SSD, short enough that a request does not wait for others
+Answer = TypeVar("Answer")
 log = logging.getLogger(__name__)
 _NUMBER = (1 << 63) - 1  # SQLite stores such integers
 _stores = itertools.count()
@@ -121,7 +123,7 @@ class BlockStore:
         """
         names = [self._medium.name_of(key) for key in keys]
         with self._lock:
-            blocks = self._whole(names)
+            blocks = self._asked(lambda: self._index.whole(names), {})
             self._uses.update(blocks.keys())
             self._index.pinned.update(block.id for block in blocks.values())
         there = [place for place, name in enumerate(names) if name in blocks]
@@ -249,18 +251,15 @@ class BlockStore:
         return True
 
     def _find(self, key: bytes) -> tuple[Block, bool] | None:
-        try:
-            return self._index.find(self._medium.name_of(key))
-        except sqlite3.Error as error:
-            log.warning("the index of %s cannot be read: %s", self._medium.place, error)
-            return None
+        return self._asked(lambda: self._index.find(self._medium.name_of(key)), None)
 
-    def _whole(self, names: Sequence[bytes]) -> dict[bytes, Block]:
+    def _asked(self, question: Callable[[], Answer], otherwise: Answer) -> Answer:
+        """What the index answers; `otherwise` where it cannot be read."""
         try:
-            return self._index.whole(names)
+            return question()
         except sqlite3.Error as error:
             log.warning("the index of %s cannot be read: %s", self._medium.place, error)
-            return {}
+            return otherwise
 
     def _reserve(self, keys: Sequence[bytes], reserved: list[bytes], gone: list[bytes]) -> None:
         index, options = self._index, self._options

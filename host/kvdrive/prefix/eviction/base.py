@@ -1,8 +1,7 @@
-"""The interface of an eviction policy."""
+"""An eviction policy, and its use."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
@@ -29,15 +28,18 @@ class Ranking(Protocol[Item]):
         """Remove an item."""
 
 
-class Eviction(ABC):
-    """Chooses among evictable items: sessions neither pinned nor open, blocks neither read nor written."""
+class Eviction:
+    """Evicts in the SQL order `order`, among evictable items: sessions neither pinned nor open, blocks not in use."""
 
-    @abstractmethod
+    def __init__(self, order: str) -> None:
+        self._order = order
+
     def victim(self, index: Ranking[K], tenant: str | None = None) -> K | None:
         """What to evict next, of `tenant` only if one is named; None if nothing is evictable."""
+        return index.first(self._order, *of_tenant(tenant))
 
-    def look_ahead(self, sessions: list[int]) -> None:  # noqa: B027 (most policies need no window)
-        """The sessions that waiting requests will use, the next request first."""
+    def look_ahead(self, sessions: list[int]) -> None:
+        """The sessions that waiting requests will use, the next request first: most policies need no window."""
 
 
 def evict(policy: Eviction, index: Ranking[K], too_much: Callable[[], bool], tenant: str | None = None) -> list[K]:

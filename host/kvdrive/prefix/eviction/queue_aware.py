@@ -14,6 +14,7 @@ class QueueAware(Eviction):
     """
 
     def __init__(self) -> None:
+        super().__init__("tick")
         self._window: dict[int, int] = {}  # session -> place of the first request that uses it
 
     def look_ahead(self, sessions: list[int]) -> None:
@@ -26,11 +27,11 @@ class QueueAware(Eviction):
         """See Eviction."""
         condition, values = of_tenant(tenant)
         unwanted = f"{condition} AND id NOT IN (SELECT value FROM json_each(?))"
-        outside = index.first("tick", unwanted, (*values, json.dumps(list(self._window))))
+        outside = index.first(self._order, unwanted, (*values, json.dumps(list(self._window))))
         if outside is not None:
             return outside
         for session in sorted(self._window, key=lambda session: self._window[session], reverse=True):
-            found = index.first("tick", f"{condition} AND id={session}", values)
+            found = index.first(self._order, f"{condition} AND id={session}", values)
             if found is not None:
                 return found
         return None

@@ -211,7 +211,7 @@ def test_another_configuration_of_the_same_weights_finds_nothing(engines, config
     assert engines.run(config, rounds=1, overrides=overrides)["rounds"][0]["cached"] != [0] * 3
 
 
-def test_blocks_leave_while_others_load(engines):
+def test_blocks_are_evicted_while_others_load(engines):
     expected = tokens(engines.run("none", rounds=1))
     found = engines.run(bytes=20 * 135_168, rounds=3)
     assert tokens(found) == expected
@@ -219,7 +219,7 @@ def test_blocks_leave_while_others_load(engines):
     assert engines.file.stat().st_size <= 20 * 135_168
 
 
-def test_blocks_in_use_stay_when_others_leave(engines):
+def test_blocks_in_use_stay_when_others_are_evicted(engines):
     """Room for two and a half prompts: the third takes that of the second, because the first was asked again."""
     found = engines.run(bytes=30 * 135_168, order=[0, 1, 0, 2, 0], rounds=1)
     assert found["store"]["evictions"] > 0

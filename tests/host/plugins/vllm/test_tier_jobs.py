@@ -98,7 +98,7 @@ def test_a_full_disk_fails_stores_and_keeps_what_is_there(path):
         assert tier.do("load", names, rows).whole == [True] * 40 + [False] * 20
 
 
-def test_blocks_that_are_read_do_not_leave(path):
+def test_blocks_that_are_read_are_not_evicted(path):
     with opened(path, slots=2) as tier:
         tier.do("store", keys(1, 2), [1, 2])
         read, seen = tier.blocks._medium.read, []

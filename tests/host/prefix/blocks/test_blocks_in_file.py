@@ -134,7 +134,7 @@ def test_a_slot_that_has_another_block_by_now_is_a_miss(path, buffers):
     assert found(other, buffers, 2)
 
 
-def test_the_least_recently_used_block_leaves(path, buffers):
+def test_the_least_recently_used_block_is_evicted(path, buffers):
     store = opened(path, 3)
     fill(store, buffers, [1, 2, 3])
     store.touch([key(1), key(2)])
@@ -158,7 +158,7 @@ def test_a_lower_bound_holds_at_once(path, buffers):
     assert store.count() <= 3
 
 
-def test_blocks_that_are_read_or_written_do_not_leave(path, buffers):
+def test_blocks_that_are_read_or_written_are_not_evicted(path, buffers):
     store = opened(path, 2)
     fill(store, buffers, [1, 2])
     read = store._medium.read

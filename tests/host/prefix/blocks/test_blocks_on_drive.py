@@ -104,7 +104,7 @@ def test_a_value_that_is_another_block_is_a_miss_and_is_written_again(path, buff
         assert found(blocks, buffers, 1)
 
 
-def test_the_least_recently_used_block_leaves(path, buffers):
+def test_the_least_recently_used_block_is_evicted(path, buffers):
     with opened(path, 3) as blocks:
         fill(blocks, buffers, [1, 2, 3])
         blocks.touch([key(1), key(2)])
