@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvdrive.kvcache.places import places_of
 from kvdrive.kvcache.sequence import Sequence
 from kvdrive.prefix.context import Context
 from kvdrive.prefix.entry import Entry, describe
@@ -40,7 +41,7 @@ class Committed:
             if replaced is not None:
                 index.remove(replaced.id)
             if number is None or not index.grow(number, keys.keys, count, tail, keys.last):
-                places = context.stored.places_of(sequence)
+                places = places_of(sequence, context.stored.backing.queues)
                 new = describe(record, places, tokens.held[:count], keys, owner=context.owner)
                 number = index.add(new, keys.keys, pinned=replaced is not None and replaced.pinned)
             context.governor.wrote(written)

@@ -13,6 +13,7 @@ from functools import partial
 from kvdrive import abi
 from kvdrive.errors import TargetError
 from kvdrive.kvcache.backing import Backing, drop
+from kvdrive.kvcache.places import stored_at
 from kvdrive.kvcache.sequence import Sequence, Slice
 from kvdrive.kvcache.session import Session
 from kvdrive.nvme.errors import CommandError
@@ -63,17 +64,7 @@ class StoredSessions:
 
     def open(self, entry: Entry) -> Sequence:
         """A stored session. It can be forked, read and trimmed."""
-        queues, options = self.backing.queues, Record.of(entry.record).append_options
-
-        def part(drive: int, number: int, first: int, last: int) -> Slice:
-            return Slice(queues[drive], Session.existing(queues[drive].target, number, options), first, last)
-
-        return Sequence([part(*one) for one in entry.slices])
-
-    def places_of(self, sequence: Sequence) -> list[list[int]]:
-        """Where a sequence is, as `Entry.slices` says it."""
-        numbers = {queue: number for number, queue in enumerate(self.backing.queues)}
-        return [[numbers[one.queue], one.session.number, one.first, one.last] for one in sequence]
+        return stored_at(entry.slices, self.backing.queues, Record.of(entry.record).append_options)
 
     def read_ahead(self, entry: Entry, tokens: int) -> None:
         """Begin to read a session's first `tokens` tokens, so that they are in the page cache. Layer by layer, so that

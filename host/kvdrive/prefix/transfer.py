@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from kvdrive import abi, private
 from kvdrive.errors import InputError
 from kvdrive.kvcache.backing import Backing, drop
+from kvdrive.kvcache.places import places_of
 from kvdrive.kvcache.sequence import Sequence, Slice, gather
 from kvdrive.nvme.commands import Halves, flush
 from kvdrive.prefix.chain import GrowingChain
@@ -95,7 +96,7 @@ def _store(stored: StoredSessions, record: Record, file: Any, name: str) -> int:
         raise
     keys = GrowingChain(record.chain)
     keys.extend(held)
-    entry = describe(record, stored.places_of(sequence), held, keys)
+    entry = describe(record, places_of(sequence, backing.queues), held, keys)
     with index.transaction():
         return index.add(entry, keys.keys)
 

@@ -122,9 +122,7 @@ class Metrics:
         self._registry.register(self.sessions)
         answers = "answers by path and status"
         self.requests = Counter("kvdrive_requests", answers, ["path", "status"], registry=self._registry)
-        resumes = (
-            "prompts by how their stored prefix was used: attend, load, recompute (it is faster), none (was stored)"
-        )
+        resumes = "prompts by how their stored prefix was used: attend, load, recompute as the fastest, none stored"
         self.resumes = Counter("kvdrive_resumes", resumes, ["way"], registry=self._registry)
         self.cancelled = self._counter("cancelled_requests", "requests whose client went away")
         self.prompt_tokens = self._counter("prompt_tokens", "tokens of prompts that were begun")

@@ -175,7 +175,7 @@ def test_a_record_that_is_too_large_ends_saving(opened, monkeypatch, caplog):
         found = greedy(model, PROMPT, 12, past_key_values=cache)
         assert found.shape == wanted.shape
         assert cache.keeper is None
-        assert [one for one in caplog.messages if "keep it without X-cache" in one]
+        assert [one for one in caplog.messages if "save it without X-cache" in one]
         assert attached.sessions.index.count() == 1
 
 

@@ -123,7 +123,7 @@ class BlockStore:
         """
         names = [self._medium.name_of(key) for key in keys]
         with self._lock:
-            blocks = self._asked(lambda: self._index.whole(names), {})
+            blocks: dict[bytes, Block] = self._asked(lambda: self._index.whole(names), {})
             self._uses.update(blocks.keys())
             self._index.pinned.update(block.id for block in blocks.values())
         there = [place for place, name in enumerate(names) if name in blocks]
