@@ -104,7 +104,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="designs side by side (default %(default)s)")
     parser.add_argument("--list", action="store_true", help="print the verdict on each design, too")
     parser.add_argument("--verify", action="store_true", help="run each design's testbench, and its calls on the RTL")
-    parser.add_argument("--record", action="store_true", help="with --verify, into results/ and docs/openhls.md")
+    parser.add_argument("--record", action="store_true", help="with --verify, for docs/design/compiler.md")
     options = parser.parse_args()
     options.verify |= options.record  # the table has a row for it
     configs = sorted(options.suite.rglob("hls_config*.cfg"))

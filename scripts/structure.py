@@ -1,4 +1,5 @@
-"""What `make lint` asks of the files of host/kvdrive: no circles, few imports of each other, few parameters.
+"""What `make lint` asks of the files of host/kvdrive: no circles, few imports of each other, few parameters, and that
+the product needs nothing of the study of papers.
 
     python scripts/structure.py          # exit code 1 if something is beyond a bound, or an exception is needed no more
     python scripts/structure.py --write  # writes the exceptions as they are now into scripts/structure.toml
@@ -19,6 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 EXCEPTIONS = ROOT / "scripts/structure.toml"
 COMMANDS = "kvdrive.cli.main"  # imports all of them, a line each
+STUDY = "study"  # the papers; the product goes without
 MOST_IMPORTS = 15  # of own modules, in one file
 MOST_PARAMETERS = 8  # of one function, outside cli/
 _HEADER = """# Files of host/kvdrive that are beyond a bound of scripts/structure.py. Take entries out, add none.
@@ -28,11 +30,15 @@ _HEADER = """# Files of host/kvdrive that are beyond a bound of scripts/structur
 
 @dataclass
 class Found:
-    """What is beyond a bound: files that import each other, and numbers by file and by function."""
+    """What is beyond a bound: files that import each other, and numbers by file and by function.
+
+    `study`: files of the product that import the study; there are no exceptions.
+    """
 
     circles: list[list[str]] = field(default_factory=list)
     imports: dict[str, int] = field(default_factory=dict)
     parameters: dict[str, int] = field(default_factory=dict)
+    study: list[str] = field(default_factory=list)
 
 
 def examine(host: Path) -> Found:
@@ -41,10 +47,13 @@ def examine(host: Path) -> Found:
     del texts[host.name]  # it imports its exports when they are used
     nodes = {name: list(ast.walk(ast.parse(text))) for name, text in texts.items()}
     graph = {name: set(_imported(those, nodes)) - {name} for name, those in nodes.items()}
+    study = f"{host.name}.{STUDY}"
     found = Found(circles=circles(graph))
     for name, those in nodes.items():
         if (imports := len(graph[name])) > MOST_IMPORTS and name != COMMANDS:
             found.imports[name] = imports
+        if not _within(name, study) and name != COMMANDS and any(_within(other, study) for other in graph[name]):
+            found.study.append(name)
         if ".cli." not in name:
             found.parameters |= {f"{name}:{what}": n for what, n in _functions(those) if n > MOST_PARAMETERS}
     return found
@@ -68,6 +77,8 @@ def complaints(found: Found, allowed: Found) -> Iterator[str]:
     for circle in allowed.circles:
         if circle not in found.circles and not any(set(one) < set(circle) for one in found.circles):
             yield f"{', '.join(circle)} do not import each other any more: take them out of the exceptions"
+    for name in found.study:
+        yield f"{name} imports the study of papers: move what both need out of {STUDY}/"
     for kind, most, change in (
         ("imports", MOST_IMPORTS, "give a part of its work to a file of its own"),
         ("parameters", MOST_PARAMETERS, "group those that belong together in a dataclass"),
@@ -115,6 +126,10 @@ def main() -> int:
 def _name(path: Path, host: Path) -> str:
     parts = path.relative_to(host.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _within(name: str, package: str) -> bool:
+    return f"{name}.".startswith(f"{package}.")
 
 
 def _quoted(text: str) -> str:

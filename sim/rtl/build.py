@@ -6,7 +6,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from openhls.backend.design import Design, write_design
 from openhls.backend.target import DEFAULT, PLATFORMS, Target, target_of
 from openhls.frontend.compile import compile_program
 from openhls.ir import Program
+from rtl.identity import rtl_hash
 from rtl.kernels import HLS, ROOT, Top
 
 # An installed package may be read-only, so it uses the user's cache folder.
@@ -77,25 +77,6 @@ def hash_files(paths: list[Path]) -> str:
 
 def compiler_hash() -> str:
     return hash_files(compiler_files())
-
-
-def rtl_hash(folder: Path) -> str:
-    """One hash over the SystemVerilog of a top and its library, without what changes no hardware: comments, and the
-    names of nets."""
-    total = hashlib.sha256()
-    for path in sorted((folder / "rtl").glob("*.sv")):
-        code = without_names(path.read_text())
-        total.update(f"{path.name}\0{hashlib.sha256(code.encode()).hexdigest()}\n".encode())
-    return total.hexdigest()
-
-
-def without_names(text: str) -> str:
-    """A module without comments, blank lines and messages; the nets that it declares are numbered."""
-    code = re.sub(r"//.*|/\*.*?\*/|\$fatal.*", "", text)
-    code = "\n".join(line.rstrip() for line in code.splitlines() if line.strip())
-    nets = re.findall(r"^  logic (?:\[\d+:0\] )?(\w+);", code, re.MULTILINE)
-    numbers = {net: f"net_{number}" for number, net in enumerate(nets)}
-    return re.sub(r"""(?<![.\w'"])[A-Za-z_]\w*""", lambda word: numbers.get(word.group(), word.group()), code)
 
 
 def build(top: Top, out: Path = OUT, target: Target | None = None, defines: tuple[str, ...] = ()) -> Built:

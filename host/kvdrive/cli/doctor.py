@@ -59,7 +59,7 @@ def doctor(
 
         content = {"findings": [asdict(one) for one in found], "rates": rates()}
         private.write_text(report, json.dumps(content, indent=1) + "\n")
-        typer.echo(f"{report} holds the findings and rates; docs/boards.md says how to send them", err=True)
+        typer.echo(f"{report} holds the findings and rates; docs/guide/remote.md says how to send them", err=True)
     if as_json:
         typer.echo(json.dumps([asdict(finding) for finding in found]))
     else:

@@ -10,7 +10,7 @@ from kvdrive.perf.kept import KeptRates
 from kvdrive.prefix.rates import Rates
 
 _GIVES = "the choice between loading, attending in the drive and computing again"
-_REMEDY = "run kvdrive serve once with this drive: it measures when it starts; docs/sessions.md explains"
+_REMEDY = "run kvdrive serve once with this drive: it measures when it starts; docs/guide/server.md explains"
 
 
 def resume(files: list[Path]) -> Iterator[Finding]:

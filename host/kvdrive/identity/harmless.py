@@ -1,6 +1,6 @@
 """What does not change K and V. Everything else does: what nobody has listed here counts.
 
-docs/identity.md shows these tables.
+docs/design/runtime.md shows these tables.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from kvdrive.generation.generate import greedy
 from kvdrive.kvcache.budget import MemoryOptions
 from kvdrive.kvcache.history import History
 from kvdrive.kvcache.session import Session
-from kvdrive.nvme.wire import KvRead, SessionOpcode
+from kvdrive.nvme.wire import KvRead
 from kvdrive.perf.kept import KeptRates
 from kvdrive.plugins.transformers import attach
 from kvdrive.prefix.options import SessionOptions
@@ -65,7 +65,7 @@ class Timed:
         self.gate.set()
 
     def submit_many(self, commands):
-        reads = [one for one in commands if one.opcode == SessionOpcode.KV_READ and self._is_kv(one)]
+        reads = [one for one in commands if one.opcode == abi.Opcode.KV_READ and self._is_kv(one)]
         if reads:
             self.gate.wait(60)
             self.reads += [self._fields(one) for one in reads]

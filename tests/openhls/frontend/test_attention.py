@@ -21,9 +21,9 @@ SEED = 5
 
 
 def jobs(group: int) -> list[Case]:
-    """A masked problem with a tail in all modes, then with an Inf, and a refused descriptor."""
+    """A masked problem with inline tokens in all modes, then with an Inf, and a refused descriptor."""
     rng = np.random.default_rng(SEED)
-    problem = attention.make_problem(rng, group, 32, 40, masked=True, tailed=True)
+    problem = attention.make_problem(rng, group, 32, 40, masked=True, has_inline=True)
     cases = list(attention._all_modes(rng, "small", problem))
     problem.q[0, 3] = np.inf
     infinite = to_case("EXACT with an Inf", *attend_image(problem, Mode.EXACT, rng).build(rng))

@@ -183,7 +183,7 @@ def build_reference(
 def reference_command(includes: tuple[Path, ...], flags: tuple[str, ...] = ()) -> list[str]:
     """How the C++ is compiled as software."""
     paths = [f"-I{HARNESS}", f"-I{COMMON}", *(f"-I{include.resolve()}" for include in includes)]
-    return ["-std=c++17", "-O1", "-w", "-D__VITIS_HLS__", *flags, *paths, "-isystem", str(ap_headers())]
+    return ["-std=c++17", "-O0", "-w", "-D__VITIS_HLS__", *flags, *paths, "-isystem", str(ap_headers())]
 
 
 def compile_reference(

@@ -1,1 +1,0 @@
-"""A replay of requests over the index and the eviction policies of the prefix store."""
