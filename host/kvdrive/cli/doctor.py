@@ -94,8 +94,8 @@ def _place_of(drive: str) -> list[Path]:
 def _costs_files(place: str) -> list[Path]:
     """The files of measured rates beside the drive at `place`, or those in the user's cache. Raises InputError."""
     from kvdrive.cli.sessions import index_file
+    from kvdrive.prefix.rates import costs_file
     from kvdrive.private import below, cache_folder
-    from kvdrive.sessions.rates import costs_file
 
     if not place:
         return [path for path in below(cache_folder()) if path.suffix == ".costs"]

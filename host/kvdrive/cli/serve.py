@@ -20,9 +20,8 @@ from kvdrive.config.option import Needs
 from kvdrive.config.run import GROUPS, RunConfig
 from kvdrive.config.sizes import bytes_of
 from kvdrive.errors import InputError
-from kvdrive.sessions.bounds import Bounds
-from kvdrive.sessions.eviction import EVICTIONS
-from kvdrive.sessions.options import SessionOptions
+from kvdrive.prefix.eviction import EVICTIONS
+from kvdrive.prefix.options import Bounds, SessionOptions
 from kvdrive.waiting import IMPORTS, waiting_for
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from kvdrive.errors import InputError
 from kvdrive.kvcache.budget import MemoryOptions
 from kvdrive.kvcache.overflow import Overflow
 from kvdrive.policies import POLICIES, Policy, make_policy, parse_ratio
-from kvdrive.sessions.options import SessionOptions
+from kvdrive.prefix.options import SessionOptions
 from kvdrive.targets.options import DriveOptions
 from kvdrive.weights.options import FlashOptions
 

@@ -18,7 +18,7 @@ CONFIG = {
     "_output_attentions": "what else the output has",
     "bos_token_id": "the prompt has it, or has it not",
     "eos_token_id": "where a text ends",
-    "pad_token_id": "what fills up a batch; padded sequences are not kept",
+    "pad_token_id": "what fills up a batch; padded sequences are not saved",
     "id2label": "names of classes",
     "label2id": "names of classes",
     "problem_type": "the loss of a classifier",

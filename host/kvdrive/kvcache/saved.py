@@ -18,7 +18,8 @@ from kvdrive.kvcache import formats
 from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.history import Call
 from kvdrive.kvcache.overflow import Removal
-from kvdrive.kvcache.sequence import Sequence, Slice, gather
+from kvdrive.kvcache.places import places_of, stored_at
+from kvdrive.kvcache.sequence import Sequence, gather
 from kvdrive.kvcache.session import Session
 from kvdrive.kvcache.xcache.sequence import InputSequence
 from kvdrive.nvme.errors import CommandError
@@ -69,7 +70,7 @@ def reopen(cache: DriveCache, path: Path) -> None:
         raise InputError(f"{path} was saved with K and V as {name}: attach the model with kv_format {name!r}")
     cache.append_options = found["append_options"]
     try:
-        before = [_existing(backing, row, cache.append_options) for row in found["rows"]]
+        before = [stored_at(row, backing.alive, cache.append_options) for row in found["rows"]]
         labels = {label for sequence in before for label in sequence.each(Session.label)}
     except CommandError as error:
         raise InputError(f"{path} names sessions that the drives do not have: start anew ({error})") from error
@@ -92,7 +93,6 @@ def reopen(cache: DriveCache, path: Path) -> None:
 
 
 def _describe(cache: DriveCache, ids: torch.Tensor) -> dict[str, Any]:
-    numbers = {queue: number for number, queue in enumerate(cache.backing.alive)}
     mask = cache.history.last_mask()
     positions = cache.history.position_ids()
     return {
@@ -102,7 +102,7 @@ def _describe(cache: DriveCache, ids: torch.Tensor) -> dict[str, Any]:
         "tokens": ids.shape[1],
         "removals": [[removal.at, removal.tokens] for removal in cache.removals],
         "append_options": int(cache.append_options),
-        "rows": [[[numbers[s.queue], s.session.number, s.first, s.last] for s in row] for row in cache.sequences],
+        "rows": [places_of(row, cache.backing.alive) for row in cache.sequences],
         "inputs": [row.describe() if isinstance(row, InputSequence) else None for row in cache.sequences],
         "arithmetic": None if cache.backing.xcache is None else cache.backing.xcache.arithmetic(),
         "layers": cache.describe_layers(),
@@ -110,16 +110,6 @@ def _describe(cache: DriveCache, ids: torch.Tensor) -> dict[str, Any]:
         "mask": None if mask is None else mask.long().tolist(),
         "positions": None if positions is None else positions.tolist(),
     }
-
-
-def _existing(backing: Backing, slices: list[list[int]], append_options: int) -> Sequence:
-    queues = backing.alive
-    return Sequence(
-        [
-            Slice(queues[drive], Session.existing(queues[drive].target, number, append_options), first, last)
-            for drive, number, first, last in slices
-        ]
-    )
 
 
 def _check_inputs(backing: Backing, found: dict[str, Any], path: Path) -> None:

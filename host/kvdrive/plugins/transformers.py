@@ -72,11 +72,11 @@ from kvdrive.plugins.support import (
 from kvdrive.plugins.traits import traits_of
 from kvdrive.policies import Policy
 from kvdrive.policies.drive import DrivePolicy
-from kvdrive.sessions.calibration import LONGEST, Shape, measure
-from kvdrive.sessions.opening import open_store
-from kvdrive.sessions.options import SessionOptions
-from kvdrive.sessions.rates import Rates
-from kvdrive.sessions.store import SessionStore
+from kvdrive.prefix.calibration import LONGEST, Shape, measure
+from kvdrive.prefix.opening import open_store
+from kvdrive.prefix.options import SessionOptions
+from kvdrive.prefix.rates import Rates
+from kvdrive.prefix.store import PrefixStore
 from kvdrive.targets.group import Drives, drives_of
 from kvdrive.targets.opening import open_named
 from kvdrive.targets.options import DriveOptions
@@ -169,7 +169,7 @@ class Attachment(Owned):
         self._budget = Budget(self._memory.bytes if self._memory else 0)
         self._others = partial(layers_in_memory, model)
         self._caches: weakref.WeakSet[AttachedCache] = weakref.WeakSet()
-        self._sessions: SessionStore | None = None
+        self._sessions: PrefixStore | None = None
         self._threads: list[WorkQueue[None]] = []  # of mini-batches, but for the first one
         with ExitStack() as undo:
             xcache = open_xcache(model, probe(model).layers, place.xcache)
@@ -246,16 +246,16 @@ class Attachment(Owned):
         return self._policy.new_cache(self._backing, self._layers, self._others)
 
     def on_drives(self) -> DriveCache:
-        """See sessions.placing.Places. Raises UnsupportedError for policies that keep K and V in memory."""
+        """See prefix.placement.Placements. Raises UnsupportedError for policies that keep K and V in memory."""
         cache = self._new_cache()
         return self._registered(cast(DriveCache, cache))  # other policies keep no sessions
 
     def fits(self, tokens: int, rows: int = 1) -> bool:
-        """See sessions.placing.Places."""
+        """See prefix.placement.Placements."""
         return self._memory is not None and self._budget.fits(self._bytes_in_memory(tokens, rows))
 
     def in_memory(self, tokens: int, rows: int = 1) -> MemoryCache | None:
-        """See sessions.placing.Places."""
+        """See prefix.placement.Placements."""
         if self._memory is None or not self.fits(tokens, rows):
             return None
         policy = cast(DrivePolicy, self._policy)  # `attach` takes exact attention only
@@ -272,7 +272,7 @@ class Attachment(Owned):
         return int(rows * capacity_for(tokens) * per_token)
 
     @property
-    def sessions(self) -> SessionStore:
+    def sessions(self) -> PrefixStore:
         """What is kept beyond this process. Raises InputError unless the model was attached with `sessions`."""
         self.require_own()
         if self._sessions is None:
@@ -358,7 +358,7 @@ class Attachment(Owned):
         if self.is_foreign:
             return leave_alone(self._sessions, self._backing, self._opened, list(self._caches))
         if self._sessions is not None:
-            self._sessions.ahead.close()
+            self._sessions.prefetch.close()
         for cache in list(self._caches):
             cache.leave()
         if self._sessions is not None:
@@ -391,7 +391,7 @@ class Attachment(Owned):
         return covers(forward, self._before)
 
     def check_model(self) -> None:
-        """See sessions.placing.Places. Raises InputError where an attention policy was measured for the model."""
+        """See prefix.placement.Placements. Raises InputError where an attention policy was measured for the model."""
         self.require_own()
         if not self._identity.look():
             self._renew()

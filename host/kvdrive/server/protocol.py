@@ -155,7 +155,7 @@ class Request(Fields):
 
     @property
     def session_name(self) -> str:
-        """The name under which the sequence is kept, as `session` or in `kv_uri`; "" without one."""
+        """The name under which the sequence is saved, as `session` or in `kv_uri`; "" without one."""
         return self.session or (self.kv_uri or "").removeprefix(URI)
 
     @model_validator(mode="after")

@@ -8,10 +8,10 @@ from collections import deque
 from dataclasses import dataclass
 from itertools import count, islice
 
-from kvdrive.sessions.entry import Entry, NewEntry
-from kvdrive.sessions.eviction import make_eviction
-from kvdrive.sessions.eviction.queue_aware import QueueAware
-from kvdrive.sessions.index import Index
+from kvdrive.prefix.entry import Entry, NewEntry
+from kvdrive.prefix.eviction import make_eviction
+from kvdrive.prefix.eviction.queue_aware import QueueAware
+from kvdrive.prefix.index import Index
 from kvdrive.study.attention_store.hardware import Machine, Model
 from kvdrive.study.attention_store.traces import Request, Trace
 
@@ -268,11 +268,11 @@ class _Replay:
         )
         with self._memory.transaction():
             self._resident[entry.id] = self._memory.add(new, [name])
-            if self._looks_ahead and self._memory.bytes() > self._machine.memory:
+            if self._looks_ahead and self._memory.accounts.bytes() > self._machine.memory:
                 self._memory_policy.look_ahead(
                     [self._resident[n] for n in self._wanted(self._machine.memory) if n in self._resident]
                 )
-            while self._memory.bytes() > self._machine.memory:
+            while self._memory.accounts.bytes() > self._machine.memory:
                 victim = self._memory_policy.victim(self._memory)
                 assert victim is not None
                 self._memory.remove(victim.id)
@@ -280,9 +280,9 @@ class _Replay:
 
     def _shrink(self) -> None:
         limit = self._machine.memory + self._machine.disk
-        if self._looks_ahead and self._shelf.bytes() > limit:
+        if self._looks_ahead and self._shelf.accounts.bytes() > limit:
             self._shelf_policy.look_ahead(self._wanted(limit))
-        while self._shelf.bytes() > limit:
+        while self._shelf.accounts.bytes() > limit:
             victim = self._shelf_policy.victim(self._shelf)
             assert victim is not None
             with self._shelf.transaction():

@@ -13,7 +13,7 @@ from rich.table import Table
 from kvdrive.cli.command import JsonFlag, ReportFolder, command
 from kvdrive.config.option import Needs
 from kvdrive.errors import InputError
-from kvdrive.sessions.eviction import EVICTIONS
+from kvdrive.prefix.eviction import EVICTIONS
 
 app = typer.Typer()
 _MADE = ("sharegpt", "azure")  # traces that are generated
