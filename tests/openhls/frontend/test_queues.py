@@ -170,7 +170,7 @@ REFUSED = {
     "an unknown option": (
         TOP + "#pragma HLS INTERFACE axis port = in bundel = one\n  out.write(in.read());\n}\n",
         5,
-        "INTERFACE option bundel, which is not known",
+        "INTERFACE with bundel, which is not known",
     ),
     "ports that depend on a condition": (
         TOP + "#pragma HLS if (words > 2) INTERFACE ap_none port = n\n  out.write(in.read());\n}\n",
