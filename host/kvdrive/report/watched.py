@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kvdrive.nvme.commands import Command
-from kvdrive.nvme.completions import Completion
 from kvdrive.nvme.errors import command_name
 from kvdrive.targets.base import Target
 from kvdrive.targets.group import DriveGroup
-from kvdrive.targets.wrapped import WrappedTarget
+from kvdrive.targets.wrapped import Result, WrappedTarget
 
 
 @dataclass(frozen=True)
 class CommandSpan:
-    """Commands that drive number `drive` executed together; `begin` and `end` are readings of time.perf_counter."""
+    """Commands that drive number `drive` executed together; `begin` and `end` are readings of time.perf_counter.
+
+    The span of a query that was asked (`Target.ask`) includes the fetch of its result.
+    """
 
     drive: int
     name: str
@@ -25,22 +27,23 @@ class CommandSpan:
 
 
 class WatchedTarget(WrappedTarget):
-    """`drive`, with a span for each call of `submit` and `submit_many` in `spans`."""
+    """`drive`, with a span for each call that executes commands in `spans`, whether it succeeded or not."""
 
     def __init__(self, drive: Target, number: int, spans: list[CommandSpan]) -> None:
         super().__init__(drive)
         self._number = number
         self._spans = spans
 
-    def submit_many(self, commands: Sequence[Command]) -> list[Completion]:
-        """See Target."""
+    def around(self, commands: Sequence[Command], call: Callable[[], Result]) -> Result:
+        """See WrappedTarget."""
         begin = time.perf_counter()
-        completions = self.drive.submit_many(commands)
-        if commands:
-            name = command_name(commands[0].opcode)
-            name = name if len(commands) == 1 else f"{len(commands)} x {name}"
-            self._spans.append(CommandSpan(self._number, name, begin, time.perf_counter()))
-        return completions
+        try:
+            return call()
+        finally:
+            if commands:
+                name = command_name(commands[0].opcode)
+                name = name if len(commands) == 1 else f"{len(commands)} x {name}"
+                self._spans.append(CommandSpan(self._number, name, begin, time.perf_counter()))
 
 
 def watch(drives: DriveGroup) -> tuple[DriveGroup, list[CommandSpan]]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kvdrive.errors import InputError
 from kvdrive.nvme.commands import Command
-from kvdrive.nvme.completions import Completion
 from kvdrive.targets.base import Target
-from kvdrive.targets.wrapped import WrappedTarget
+from kvdrive.targets.wrapped import Result, WrappedTarget
 
 
 class Clock:
@@ -42,9 +41,10 @@ class SlowedTarget(WrappedTarget):
         """See Target."""
         return f"{self.drive.speed}, {self._factor:g} times slower"
 
-    def submit_many(self, commands: Sequence[Command]) -> list[Completion]:
-        """See Target."""
+    def around(self, commands: Sequence[Command], call: Callable[[], Result]) -> Result:
+        """See WrappedTarget."""
         began = self._clock.now()
-        done = self.drive.submit_many(commands)
-        self._clock.sleep((self._factor - 1) * (self._clock.now() - began))
-        return done
+        try:
+            return call()
+        finally:
+            self._clock.sleep((self._factor - 1) * (self._clock.now() - began))

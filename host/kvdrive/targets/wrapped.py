@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
 
-from kvdrive.nvme.commands import Command
+from kvdrive.nvme.commands import Bytes, Command
 from kvdrive.nvme.completions import Completion
 from kvdrive.targets.base import Target, TargetStats
 
+Result = TypeVar("Result")
+
 
 class WrappedTarget(Target):
-    """Forwards everything to `drive`. Subclasses change `submit_many`; closing it closes `drive`."""
+    """Forwards everything to `drive`. Subclasses change `around`; closing it closes `drive`.
+
+    Each call of the wrapper that executes commands is one call of the drive, so that the drive's fastest ones are used.
+    """
 
     def __init__(self, drive: Target) -> None:
         super().__init__()
@@ -32,7 +39,17 @@ class WrappedTarget(Target):
 
     def submit_many(self, commands: Sequence[Command]) -> list[Completion]:
         """See Target."""
-        return self.drive.submit_many(commands)
+        return self.around(commands, partial(self.drive.submit_many, commands))
+
+    def ask(self, query: Command, size: int) -> Bytes:
+        """See Target."""
+        return self.around([query], partial(self.drive.ask, query, size))
+
+    def around(self, commands: Sequence[Command], call: Callable[[], Result]) -> Result:
+        """Returns the result of `call`, in which the drive executes `commands`, and fetches the result of a query that
+        is asked. Every command passes here.
+        """
+        return call()
 
     def stats(self) -> TargetStats:
         """See Target."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -19,11 +19,10 @@ from bench.rounds import Contender, Rounds, take_turns
 from bench.setup import Setup
 from bench.table import Block, Table
 from kvdrive.nvme.commands import Command
-from kvdrive.nvme.completions import Completion
 from kvdrive.plugins.support import decoder_config, heads_of
 from kvdrive.plugins.transformers import attach
 from kvdrive.targets.emulator import Emulator
-from kvdrive.targets.wrapped import WrappedTarget
+from kvdrive.targets.wrapped import Result, WrappedTarget
 
 BATCH, STEPS = 4, 5
 WAYS = {"one batch": 1, "two mini-batches": 2}
@@ -36,10 +35,10 @@ class PacedTarget(WrappedTarget):
         super().__init__(drive)
         self._factor = factor
 
-    def submit_many(self, commands: Sequence[Command]) -> list[Completion]:
-        """See Target."""
+    def around(self, commands: Sequence[Command], call: Callable[[], Result]) -> Result:
+        """See WrappedTarget."""
         began, device = time.perf_counter(), self.drive.device_ns() or 0
-        done = self.drive.submit_many(commands)
+        done = call()
         ends = began + self._factor * ((self.drive.device_ns() or 0) - device) / 1e9
         time.sleep(max(ends - time.perf_counter(), 0))
         return done
