@@ -1,4 +1,4 @@
-# The server of docs/serve.md in a container. Clients need the key; drives and sessions stay in the volume:
+# The server of docs/guide/server.md in a container. Clients need the key; drives and sessions stay in the volume:
 #   docker build -t kvdrive .
 #   docker run -p 8000:8000 -e KVDRIVE_API_KEY=secret -v kvdrive:/data -v ./model:/model kvdrive --model /model
 FROM python:3.11-slim-bookworm AS build

@@ -10,8 +10,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-NATIVE_SOURCES := $(shell find sim/drive hls/common/abi.hpp hls/group_choice/abi.hpp -name '*.hpp' -o -name '*.cpp')
-CPP_SOURCES := $(filter-out hls/common/abi.hpp sim/drive/commands/wire.hpp sim/drive/engine/cycles.hpp sim/drive/engine/limits.hpp,$(shell find hls sim host tests scripts -name '*.hpp' -o -name '*.cpp'))
+NATIVE_SOURCES := $(shell find sim/drive hls/common/abi.hpp -name '*.hpp' -o -name '*.cpp')
+CPP_SOURCES := $(filter-out hls/common/abi.hpp sim/drive/commands/wire.hpp sim/drive/engine/cycles.hpp,$(shell find hls sim host tests scripts -name '*.hpp' -o -name '*.cpp'))
 export PYTHONPATH := sim
 # Modules are compiled once, not in each of the hundreds of processes of the tests.
 unexport PYTHONDONTWRITEBYTECODE
@@ -40,7 +40,7 @@ get: $(addprefix $(STAMPS)/,$(filter $(EXTRAS),$(WHAT))) ## install something mo
 
 .PHONY: clean
 clean: ## remove what was built (the virtual environment stays)
-	@rm -rf build out $(addprefix $(STAMPS)/,native vllm lmcache llama llama-plugin)
+	@rm -rf build out $(addprefix $(STAMPS)/,native extension vllm lmcache llama llama-plugin)
 
 # What some targets need beside it: build, rtl, check, lint, fuzz, page, bench or xrt of scripts/system_packages.sh.
 $(STAMPS)/system-%: scripts/system_packages.sh
@@ -52,22 +52,28 @@ $(STAMPS)/environment: $(STAMPS)/system-build
 	@test -x $(BIN)/python || scripts/step.sh "virtual environment in $(VENV)" $(PYTHON) -m venv $(VENV)
 	@mkdir -p $(STAMPS) && touch $@
 
-# What `make run` needs, and no more.
-$(STAMPS)/runtime: $(STAMPS)/environment pyproject.toml constraints.txt scripts/ap_types.sh
+# What `make run` needs, and no more: packages are unpacked while the extension is compiled.
+$(STAMPS)/tools: $(STAMPS)/environment pyproject.toml constraints.txt scripts/ap_types.sh
 	@scripts/step.sh "Python packages to build" $(PIP) install -c constraints.txt scikit-build-core nanobind cmake ninja
 	@scripts/step.sh "headers of the vendor's integers" scripts/ap_types.sh $(BIN)/python
-	@scripts/step.sh "Python packages to run (torch is large)" \
-		$(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py models figures)
 	@touch $@
 
-$(STAMPS)/native: $(STAMPS)/runtime $(NATIVE_SOURCES) CMakeLists.txt
-	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) scripts/step.sh "native extension" \
-		$(PIP) --verbose --verbose install --no-build-isolation --no-deps --editable . # verbose: step.sh counts files
+$(STAMPS)/native: $(STAMPS)/tools $(NATIVE_SOURCES) CMakeLists.txt pyproject.toml constraints.txt
+	@scripts/step.sh "native extension, Python packages to run (torch is large)" \
+		$(MAKE) --no-print-directory --jobs=2 $(STAMPS)/extension $(STAMPS)/packages
+	@touch $@
+
+$(STAMPS)/extension: $(STAMPS)/tools $(NATIVE_SOURCES) CMakeLists.txt
+	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PIP) --verbose --verbose install --no-build-isolation --no-deps --editable . # verbose: step.sh counts files
+	@touch $@
+
+$(STAMPS)/packages: $(STAMPS)/tools pyproject.toml constraints.txt
+	@$(PIP) install --no-compile -c constraints.txt $$($(BIN)/python scripts/extras.py models figures)
 	@touch $@
 
 $(STAMPS)/develop: $(STAMPS)/native $(STAMPS)/system-rtl $(STAMPS)/system-check
 	@scripts/step.sh "Python packages to develop" \
-		$(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py dev models sim figures serve gguf)
+		$(PIP) install --no-compile -c constraints.txt $$($(BIN)/python scripts/extras.py dev models sim figures serve gguf)
 	@touch $@
 
 # The parts that are built where the vendor's runtime is installed. Without it, tests of cards are skipped.
@@ -149,7 +155,7 @@ verify: setup ## the same with fewer cases, for kernels without a valid record i
 	@$(BIN)/python -m tb $(KERNEL) --seed $(SEED) --small --stale --record
 
 .PHONY: estimate
-estimate: setup ## area of the kernels by Yosys, into manifests and docs/hardware.md [KERNEL=x]
+estimate: setup ## area of the kernels by Yosys, into manifests and docs/results/hardware.md [KERNEL=x]
 	@$(BIN)/python -m rtl estimate $(KERNEL)
 	@$(PAGES) hardware
 
@@ -213,7 +219,7 @@ test-full: setup $(STAMPS)/kernels $(FULL) ## the tests and the slow ones
 	@$(PYTEST) $(PYTEST_ARGS)
 
 .PHONY: lint
-lint: setup $(STAMPS)/system-lint $(STAMPS)/system-arm ## ruff, mypy, structure of host, clang-format, clang-tidy
+lint: setup $(STAMPS)/system-lint $(STAMPS)/system-arm ## ruff, mypy, structure of host and openhls, clang-format, clang-tidy
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -246,3 +252,12 @@ bench: setup $(if $(QUICK),,$(addprefix $(STAMPS)/,$(NEEDS_$(SUITE)))) ## measur
 .PHONY: pages
 pages: setup ## write the generated parts of README.md and docs/, from results/ and from the code [PART=measured]
 	@$(PAGES) $(PART)
+
+$(STAMPS)/docs: $(STAMPS)/develop
+	@scripts/step.sh "package mkdocs-material" $(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py docs)
+	@touch $@
+
+.PHONY: docs
+docs: setup $(STAMPS)/docs ## the pages as a site with search, in build/site; a dead link is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet -f scripts/website/mkdocs.yml
+	@echo "build/site/index.html"

@@ -29,7 +29,7 @@ class CommandSet:
 
     def __init__(self, abi: Toml, nvme: Toml, commands: Toml) -> None:
         self.version: int = abi["abi_version"]
-        self.constants = abi["constants"] | abi["commands"]["constants"] | nvme["constants"]
+        self.constants = abi["constants"] | nvme["constants"]
         self.enums = abi["enums"] | nvme["enums"]
         self.structs = abi["structs"] | nvme["structs"]
         self.general = commands["general"]
@@ -70,8 +70,8 @@ def render_page(commands: CommandSet) -> str:
         "This page is the specification of what a drive must do, for authors of firmware and of drivers.",
         "`kvdrive drive conformance TARGET` checks a drive against it and reports per command.",
         "`abi/kvdrive_commands.h` has the same numbers and layouts in C99.",
-        "[firmware.md](firmware.md) says what a board needs beside it.",
-        "[arithmetic.md](arithmetic.md) defines the bits of results, [jobs.md](jobs.md) the jobs of an engine.",
+        "[The drive](../design/drive.md#firmware-a-drive-of-your-own) says what a board needs beside it.",
+        "[Arithmetic](../design/arithmetic.md) defines the bits of results, [jobs](jobs.md) the jobs of an engine.",
         "",
         f"Version {commands.version}. Entries have 64 bytes and completions 16, little endian (NVM Express Base 2.1).",
         "Bytes 0 to 7 of every entry are opcode, flags, command identifier and namespace, bytes 16 to 39 are metadata",
@@ -158,7 +158,7 @@ def _status_table(commands: CommandSet, statuses: Toml) -> list[str]:
 
 def render_header(commands: CommandSet) -> str:
     out = ["/* SPDX-License-Identifier: Apache-2.0 */", f"/* {NOTE} */"]
-    out += ["/* The command set of kvdrive's drives for firmware in C99; docs/command-set.md explains it. */"]
+    out += ["/* The command set of kvdrive's drives for firmware in C99; docs/reference/command-set.md explains it. */"]
     out += ["#ifndef KVDRIVE_COMMANDS_H", "#define KVDRIVE_COMMANDS_H", "", "#include <stdint.h>", ""]
     out.append(f"#define KVDRIVE_ABI_VERSION {commands.version}")
     for name, value in commands.constants.items():

@@ -1,10 +1,9 @@
 """Generate the shared constants from abi.toml and nvme.toml.
 
 abi.toml becomes the C++ header of the kernels and the drive, and the Python module of the host, which the golden model
-holds as a copy because it imports nothing but numpy. What only commands or policy groups know gets a header of its own:
-the kernels' stays as it is. nvme.toml becomes a header and a module of the drive's controller and the host's commands.
-commands.toml, the specification of the command set, becomes a page, a C header for firmware and a Python module
-(command_set.py). `--check` reports drift and writes nothing.
+holds as a copy because it imports nothing but numpy. nvme.toml becomes a header and a module of the drive's controller
+and the host's commands. commands.toml, the specification of the command set, becomes a page, a C header for firmware
+and a Python module (command_set.py). `--check` reports drift and writes nothing.
 """
 
 from __future__ import annotations
@@ -19,12 +18,10 @@ import command_set
 
 ROOT = Path(__file__).resolve().parent.parent
 CPP = ROOT / "hls/common/abi.hpp"
-COMMANDS_CPP = ROOT / "sim/drive/engine/limits.hpp"
-GROUPS_CPP = ROOT / "hls/group_choice/abi.hpp"
 PYTHON = (ROOT / "host/kvdrive/abi.py", ROOT / "sim/golden/abi.py")
 NVME_CPP = ROOT / "sim/drive/commands/wire.hpp"
 NVME_PYTHON = ROOT / "host/kvdrive/nvme/wire.py"
-PAGE = ROOT / "docs/command-set.md"
+PAGE = ROOT / "docs/reference/command-set.md"
 HEADER = ROOT / "abi/kvdrive_commands.h"
 COMMANDS_PYTHON = ROOT / "host/kvdrive/nvme/command_set.py"
 SIZES = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "i32": 4, "f32": 4}
@@ -42,7 +39,7 @@ NOTE = "Generated from abi/{source} by abi/generate.py; do not edit."
 
 
 def exp2_tables(constants: dict[str, int]) -> dict[str, list[int]]:
-    """Coefficients of 2^f on 2^EXP2_INDEX_BITS intervals, correctly rounded (docs/arithmetic.md, Softmax)."""
+    """Coefficients of 2^f on 2^EXP2_INDEX_BITS intervals, correctly rounded (docs/design/arithmetic.md, Softmax)."""
     getcontext().prec = 60
     ln2 = Decimal(2).ln()
     entries = 1 << constants["EXP2_INDEX_BITS"]
@@ -71,12 +68,6 @@ def layout(struct: dict) -> list[tuple[str, str, int, int]]:
     if offset != struct["bytes"]:
         raise ValueError(f"fields take {offset} bytes, not {struct['bytes']}")
     return rows
-
-
-def cpp_layout(struct: dict) -> list[tuple[str, str, int, int]]:
-    """The same under the names of the C++ fields: a struct's `cpp_names` holds those that differ."""
-    names = struct.get("cpp_names", {})
-    return [(names.get(name, name), *rest) for name, *rest in layout(struct)]
 
 
 def camel(name: str) -> str:
@@ -115,19 +106,7 @@ def render_python(abi: dict) -> str:
     out = [f'"""Constants, opcodes and memory layouts shared with the kernels and the drive.\n\n{note}\n"""\n']
     out += ["# fmt: off", "from enum import IntEnum, IntFlag\n", "import numpy as np\n"]
     out.append(f"ABI_VERSION = {abi['abi_version']}")
-    more = (abi["commands"], abi["groups"])
-    return "\n".join([*out, *render_python_body(joined(abi, *more))]) + "\n"
-
-
-def joined(abi: dict, *more: dict) -> dict:
-    """One description from several; members of enums of the same name come together."""
-    result = {kind: dict(abi[kind]) for kind in ("constants", "lists", "enums", "structs")}
-    for part in more:
-        for kind in ("constants", "lists", "structs"):
-            result[kind] |= part.get(kind, {})
-        for name, members in part.get("enums", {}).items():
-            result["enums"][name] = result["enums"].get(name, {}) | members
-    return result
+    return "\n".join([*out, *render_python_body(abi)]) + "\n"
 
 
 def render_nvme_python(abi: dict) -> str:
@@ -156,7 +135,7 @@ def cpp_list(name: str, values: list[int]) -> str:
 
 
 def cpp_struct(name: str, struct: dict) -> list[str]:
-    rows = cpp_layout(struct)
+    rows = layout(struct)
     body = "\n".join(f"  {CPP_TYPES[kind]} {field}{f'[{n}]' if n > 1 else ''};" for field, kind, n, _ in rows)
     out = [f"\nstruct {name} {{\n{body}\n}};", f'static_assert(sizeof({name}) == {struct["bytes"]}, "size");']
     return out + [f'static_assert(offsetof({name}, {field}) == {offset}, "offset");' for field, _, _, offset in rows]
@@ -188,32 +167,10 @@ def kernel_structs(abi: dict) -> list[str]:
     out = []
     for name, struct in abi["structs"].items():
         out += cpp_struct(name, struct)
-        rows = cpp_layout(struct)
+        rows = layout(struct)
         positions = "\n".join(f"constexpr int {camel(field)} = {offset * 8};" for field, _, _, offset in rows)
         out.append(f"namespace {name.lower()}_bit {{\n{positions}\n}}  // namespace {name.lower()}_bit")
     return out
-
-
-def render_groups_cpp(abi: dict) -> str:
-    groups = abi["groups"]
-    out = ["// SPDX-License-Identifier: Apache-2.0", f"// {NOTE.format(source='abi.toml')}", "// clang-format off"]
-    out += opening("abi", "cstddef", "cstdint")
-    out += [cpp_constant(name, value) for name, value in groups["constants"].items()]
-    out += [cpp_list(name, values) for name, values in groups["lists"].items()]
-    out += cpp_enums({"enums": {f"Groups{name}": members for name, members in groups["enums"].items()}})
-    out += kernel_structs(groups)
-    return "\n".join(out + closing("abi"))
-
-
-def render_commands_cpp(abi: dict) -> str:
-    out = ["// SPDX-License-Identifier: Apache-2.0", f"// {NOTE.format(source='abi.toml')}", "// clang-format off"]
-    out += opening("abi", "cstdint")
-    commands = abi["commands"]
-    out += [cpp_constant(name, value) for name, value in commands["constants"].items()]
-    out += [cpp_list(name, values) for name, values in commands["lists"].items()]
-    for members in commands["enums"].values():  # the kernels' header has the enums' other members
-        out += [f"constexpr std::uint32_t {camel(key)} = {value:#x};" for key, value in members.items()]
-    return "\n".join(out + closing("abi"))
 
 
 def render_nvme_cpp(abi: dict) -> str:
@@ -235,13 +192,11 @@ def main() -> int:
     nvme = tomllib.loads((ROOT / "abi/nvme.toml").read_text())
     files = {
         CPP: render_cpp(abi),
-        COMMANDS_CPP: render_commands_cpp(abi),
-        GROUPS_CPP: render_groups_cpp(abi),
         **{path: render_python(abi) for path in PYTHON},
     }
     files |= {NVME_CPP: render_nvme_cpp(nvme), NVME_PYTHON: render_nvme_python(nvme)}
     rows = tomllib.loads((ROOT / "abi/commands.toml").read_text())
-    commands = command_set.CommandSet(abi | joined(abi, abi["commands"]), nvme, rows)
+    commands = command_set.CommandSet(abi, nvme, rows)
     files |= {PAGE: command_set.render_page(commands), HEADER: command_set.render_header(commands)}
     files[COMMANDS_PYTHON] = command_set.render_python(commands)
     drifted = [path for path, text in files.items() if not path.exists() or path.read_text() != text]

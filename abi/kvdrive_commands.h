@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Generated from abi/commands.toml, abi/abi.toml and abi/nvme.toml by abi/generate.py; do not edit. */
-/* The command set of kvdrive's drives for firmware in C99; docs/command-set.md explains it. */
+/* The command set of kvdrive's drives for firmware in C99; docs/reference/command-set.md explains it. */
 #ifndef KVDRIVE_COMMANDS_H
 #define KVDRIVE_COMMANDS_H
 
@@ -27,6 +27,9 @@
 #define KVDRIVE_COMMAND_HEAD_DIM_STEP 8
 #define KVDRIVE_MAX_COMMAND_GROUP 128
 #define KVDRIVE_FORMAT_PART 32
+#define KVDRIVE_SPAN_TOKENS 32
+#define KVDRIVE_MIN_INDEX_EXPONENT 2
+#define KVDRIVE_MAX_INDEX_EXPONENT 34
 #define KVDRIVE_VERSION_2_1 131328
 #define KVDRIVE_LBA_BYTES 4096
 #define KVDRIVE_IDENTIFY_BYTES 4096
@@ -84,16 +87,23 @@
 #define KVDRIVE_ENGINE_STATUS_BAD_SCALE 0x200u
 #define KVDRIVE_ENGINE_STATUS_BAD_ROW_BYTES 0x400u
 #define KVDRIVE_ENGINE_STATUS_BAD_PAGE_BYTES 0x800u
+#define KVDRIVE_ENGINE_STATUS_BAD_UNIT 0x1000u
+#define KVDRIVE_ENGINE_STATUS_BAD_EXPONENT 0x2000u
 #define KVDRIVE_ENGINE_STATUS_NON_FINITE 0x10000u
 #define KVDRIVE_ENGINE_STATUS_EMPTY 0x20000u
 
 /* Opcode */
 #define KVDRIVE_OPCODE_FLUSH 0x0u
 #define KVDRIVE_OPCODE_KV_APPEND 0x81u
+#define KVDRIVE_OPCODE_KV_READ 0x82u
 #define KVDRIVE_OPCODE_SESSION_TRIM 0x84u
 #define KVDRIVE_OPCODE_ATTN_SUBMIT 0x85u
 #define KVDRIVE_OPCODE_ATTN_FETCH 0x86u
 #define KVDRIVE_OPCODE_SESSION_FORK 0x88u
+#define KVDRIVE_OPCODE_SESSION_ERASE 0x8cu
+#define KVDRIVE_OPCODE_FFN_SUBMIT 0x8du
+#define KVDRIVE_OPCODE_SESSION_REMOVE 0x90u
+#define KVDRIVE_OPCODE_ATTN_SUBMIT_ROWS 0x91u
 
 /* Namespace */
 #define KVDRIVE_NAMESPACE_NVM 0x1u
@@ -102,9 +112,6 @@
 /* KvKind */
 #define KVDRIVE_KV_KIND_KEYS 0x0u
 #define KVDRIVE_KV_KIND_VALUES 0x1u
-
-/* KvType */
-#define KVDRIVE_KV_TYPE_BINARY16 0x0u
 
 /* AppendOption */
 #define KVDRIVE_APPEND_OPTION_FUA 0x1u
@@ -175,11 +182,6 @@
 #define KVDRIVE_NVM_OPCODE_VERIFY 0xcu
 #define KVDRIVE_NVM_OPCODE_COPY 0x19u
 
-/* SessionOpcode */
-#define KVDRIVE_SESSION_OPCODE_KV_READ 0x82u
-#define KVDRIVE_SESSION_OPCODE_SESSION_REMOVE 0x90u
-#define KVDRIVE_SESSION_OPCODE_SESSION_ERASE 0x8cu
-
 /* RowFormat */
 #define KVDRIVE_ROW_FORMAT_BINARY16 0x0u
 #define KVDRIVE_ROW_FORMAT_INT8 0x1u
@@ -213,12 +215,6 @@
 
 /* ProgramOpcode */
 #define KVDRIVE_PROGRAM_OPCODE_EXECUTE_PROGRAM 0x1u
-
-/* RowsOpcode */
-#define KVDRIVE_ROWS_OPCODE_ATTN_SUBMIT_ROWS 0x91u
-
-/* FfnOpcode */
-#define KVDRIVE_FFN_OPCODE_FFN_SUBMIT 0x8du
 
 /* FfnLayout */
 #define KVDRIVE_FFN_LAYOUT_DOWN 0x1u
@@ -385,7 +381,7 @@ typedef struct kvdrive_attention_job {
   uint16_t head_dim;
   uint16_t r;
   uint32_t tokens;
-  uint32_t tail_tokens;
+  uint32_t inline_tokens;
   uint32_t k_top;
   uint32_t local;
   uint32_t scale_log2e;
@@ -393,8 +389,8 @@ typedef struct kvdrive_attention_job {
   uint64_t q;
   uint64_t k;
   uint64_t v;
-  uint64_t tail_scores;
-  uint64_t tail_v;
+  uint64_t inline_scores;
+  uint64_t inline_v;
   uint64_t valid;
   uint64_t rows;
   uint64_t v_sum;
@@ -415,6 +411,38 @@ typedef struct kvdrive_attention_result {
   uint32_t alpha[8];
 } kvdrive_attention_result;
 typedef char kvdrive_attention_result_has_its_size[sizeof(kvdrive_attention_result) == 192 ? 1 : -1];
+
+typedef struct kvdrive_group_choice_job {
+  uint16_t version;
+  uint8_t group;
+  uint8_t unit;
+  uint16_t head_dim;
+  uint16_t exponent;
+  uint32_t tokens;
+  uint32_t inline_tokens;
+  uint32_t k_top;
+  uint32_t scale_log2e;
+  uint64_t reserved0;
+  uint64_t q;
+  uint64_t index;
+  uint64_t inline_scores;
+  uint64_t valid;
+  uint64_t out;
+  uint64_t result;
+  uint64_t reserved1[6];
+} kvdrive_group_choice_job;
+typedef char kvdrive_group_choice_job_has_its_size[sizeof(kvdrive_group_choice_job) == 128 ? 1 : -1];
+
+typedef struct kvdrive_group_choice_result {
+  uint32_t status;
+  uint32_t selected;
+  uint32_t reserved0[2];
+  int32_t max[8];
+  uint32_t reserved1[4];
+  uint64_t sum[8];
+  uint64_t unread[8];
+} kvdrive_group_choice_result;
+typedef char kvdrive_group_choice_result_has_its_size[sizeof(kvdrive_group_choice_result) == 192 ? 1 : -1];
 
 typedef struct kvdrive_sqe {
   uint8_t opcode;

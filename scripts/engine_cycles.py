@@ -20,7 +20,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 MANIFESTS = ROOT / "bitstreams"
 HEADER = ROOT / "sim/drive/engine/cycles.hpp"
-VARIABLES = ("mode", "g", "d", "tokens", "tail", "r", "k_top", "digits")  # of attention
+VARIABLES = ("mode", "g", "d", "tokens", "inline_tokens", "r", "k_top", "digits")  # of attention
 
 
 class Kernel(NamedTuple):
@@ -35,11 +35,15 @@ class Kernel(NamedTuple):
 
 KERNELS = (
     Kernel(
-        "group_choice", ("g", "d", "tokens", "tail", "units"), "ChoiceVariables", "choice_cycles", "a choice of groups"
+        "group_choice",
+        ("g", "d", "tokens", "inline_tokens", "units"),
+        "ChoiceVariables",
+        "choice_cycles",
+        "a choice of groups",
     ),
     Kernel(
         "attention_codes",
-        ("mode", "bits", "g", "d", "tokens", "tail"),
+        ("mode", "bits", "g", "d", "tokens", "inline_tokens"),
         "CodeVariables",
         "code_cycles",
         "an attention job over codes",

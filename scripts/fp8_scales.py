@@ -22,7 +22,7 @@ from kvdrive.tree import ROOT
 
 Rounding = Callable[[torch.Tensor], torch.Tensor]  # [batch, heads, tokens, d] of numbers that binary16 holds
 
-PAGES = ("arithmetic.md", "runtime-inside.md", "groups.md")
+PAGES = ("design/arithmetic.md", "design/runtime.md", "results/quality.md")
 
 
 def stored(name: str, x: torch.Tensor) -> torch.Tensor:

@@ -22,13 +22,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "sim"))
 from bench import results
 from bench.setup import Setup
 from bench.table import Block, Table
-from openhls.backend.cosim.testbench import replay_testbench
-from openhls.backend.design import Design, write_design
-from openhls.backend.target import target_of
 from openhls.config import Component, read_config
+from openhls.cosim.testbench import replay_testbench
+from openhls.emit.design import Design
 from openhls.errors import OpenHlsError
-from openhls.frontend.compile import compile_program
 from openhls.ir import Program
+from openhls.pipeline import compile_program, write_design
+from openhls.schedule.target import target_of
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def reason(text: str) -> str:
     found = re.search(r"error: (.*)", text)
     problem = found.group(1) if found else re.sub(r"^(\S+:\d+( in )?)+: ", "", text.splitlines()[0])
     if "file not found" in problem:
-        return problem
+        return problem.split(";")[0]
     return re.sub(
         r"'[^']*'|\bargument \w+|\b(variable|pointer|array|to|uses|struct) \w+", "...", problem.split(";")[0]
     )[:100]
@@ -104,7 +104,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="designs side by side (default %(default)s)")
     parser.add_argument("--list", action="store_true", help="print the verdict on each design, too")
     parser.add_argument("--verify", action="store_true", help="run each design's testbench, and its calls on the RTL")
-    parser.add_argument("--record", action="store_true", help="with --verify, into results/ and docs/openhls.md")
+    parser.add_argument("--record", action="store_true", help="with --verify, for docs/design/compiler.md")
     options = parser.parse_args()
     options.verify |= options.record  # the table has a row for it
     configs = sorted(options.suite.rglob("hls_config*.cfg"))

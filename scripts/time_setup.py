@@ -3,7 +3,9 @@
 
 Three clones: `make run` with empty caches, `make test` with empty caches, and `make test` with the caches that the
 second clone left. Downloads of packages are listed apart. Nothing else should run meanwhile. The table goes to
-CONTRIBUTING.md, all figures to JSON.
+CONTRIBUTING.md, all figures to JSON. It takes half an hour:
+
+    PYTHONPATH=sim:scripts .venv/bin/python scripts/time_setup.py --write
 """
 
 from __future__ import annotations
@@ -139,7 +141,7 @@ def table(timings: list[Timing], tests: tuple[int, int]) -> str:
         ran = ", ".join(f"{count:,} {state}" for state, count in one.tests.items())
         rows.append(f"| `{what}` | {one.caches} | {minutes(one.waited)} | {minutes(one.downloads)} | {ran} |")
     machine = f"{os.cpu_count()} cores, {processor()}"
-    measured = f"Measured on {date.today().isoformat()} by `make time-setup`: {machine}."
+    measured = f"Measured on {date.today().isoformat()} by `scripts/time_setup.py`: {machine}."
     counts = f"`make test` selects {tests[0]:,} tests, `make test-full` {tests[1]:,} more."
     return "\n".join([*rows, "", f"{measured} {counts}"])
 

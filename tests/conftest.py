@@ -9,7 +9,7 @@ import typer.main
 import typer.testing
 from durations import pytest_addoption, pytest_collection_modifyitems, pytest_configure  # noqa: F401 - hooks
 
-from openhls.backend import simulate
+from openhls.cosim import simulate
 
 # Before torch is imported: on processors without AVX-512, the bits of its float32 products depend on addresses.
 os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")

@@ -45,20 +45,13 @@ void run_pass(const beat_t* keys, beat_t* indices, beat_t* bitmap, int n, int k,
   const int emitted = pass == kEmitPass ? n : 0;
   const int words = bitmap_words(emitted);
   const int index_beats_written = pass == kEmitPass && before.finite ? index_beats_of(k) : 0;
-  Fifo<beat_t, 16> key_beats("key_beats");
-#pragma HLS STREAM variable = key_beats depth = 16
-  Fifo<group_t, 4> groups("groups");
-#pragma HLS STREAM variable = groups depth = 4
-  Fifo<mask_t, 4> masks("masks");
-#pragma HLS STREAM variable = masks depth = 4
-  Fifo<mask_t, 4> bitmap_masks("bitmap_masks");
-#pragma HLS STREAM variable = bitmap_masks depth = 4
-  Fifo<mask_t, 4> index_masks("index_masks");
-#pragma HLS STREAM variable = index_masks depth = 4
-  Fifo<beat_t, 16> bitmap_beats("bitmap_beats");
-#pragma HLS STREAM variable = bitmap_beats depth = 16
-  Fifo<beat_t, 16> index_beats("index_beats");
-#pragma HLS STREAM variable = index_beats depth = 16
+  DATAFLOW_FIFO(16, key_beats, beat_t);
+  DATAFLOW_FIFO(4, groups, group_t);
+  DATAFLOW_FIFO(4, masks, mask_t);
+  DATAFLOW_FIFO(4, bitmap_masks, mask_t);
+  DATAFLOW_FIFO(4, index_masks, mask_t);
+  DATAFLOW_FIFO(16, bitmap_beats, beat_t);
+  DATAFLOW_FIFO(16, index_beats, beat_t);
   DATAFLOW_BEGIN
   DATAFLOW_STAGE(read_beats, keys, key_beats_read, key_beats);
   DATAFLOW_STAGE(order_keys, key_beats, n, key_type, groups);

@@ -12,6 +12,7 @@
 #include "attention/output.hpp"
 #include "attention/queries.hpp"
 #include "attention/sparf.hpp"
+#include "attention/streams.hpp"
 
 namespace kvdrive {
 namespace attention {
@@ -44,37 +45,18 @@ void attend(const beat_t* kv, const beat_t* io, beat_t* out, SparfJob job, Recor
             ScoreMemory (&scores)[G], MaskMemory& masks, status_t& status, max_t max[G], sum_t sum[G]) {
 #pragma HLS DATAFLOW
   const Squares squares = squares_of(job);
-  Fifo<beat_t, 128> fetched("kv_fetched");
-#pragma HLS STREAM variable = fetched depth = 128
-  Fifo<beat_t, 4> beats("kv_beats");
-#pragma HLS STREAM variable = beats depth = 4
-  Fifo<beat_t, 16> query_beats("query_beats");
-#pragma HLS STREAM variable = query_beats depth = 16
-  Fifo<beat_t, 4> queries("queries");
-#pragma HLS STREAM variable = queries depth = 4
-  Fifo<beat_t, 16> tail_beats("tail_beats");
-#pragma HLS STREAM variable = tail_beats depth = 16
-  Fifo<heads_t<G>, 4> tail("tail");
-#pragma HLS STREAM variable = tail depth = 4
-  Fifo<beat_t, 4> mask_words("mask_words");
-#pragma HLS STREAM variable = mask_words depth = 4
-  Fifo<beat_t, 8> v_sums("v_sums");
-#pragma HLS STREAM variable = v_sums depth = 8
-  Fifo<ap_uint<64>, 4> totals("totals");
-#pragma HLS STREAM variable = totals depth = 4
-  Fifo<accs_t<G>, 4> accs("accs");
-#pragma HLS STREAM variable = accs depth = 4
-  Fifo<heads_t<G>, 4> values("values");
-#pragma HLS STREAM variable = values depth = 4
-  Fifo<beat_t, 16> rows_out("rows_out");
-#pragma HLS STREAM variable = rows_out depth = 16
+  DATAFLOW_FIFO(128, fetched, beat_t);
+  DATAFLOW_FIFO(4, beats, beat_t);
+  DATAFLOW_FIFO(4, queries, beat_t);
+  OPERAND_STREAMS(G);
+  RESULT_STREAMS(G);
   DATAFLOW_BEGIN
   DATAFLOW_STAGE(fetch_rows, kv, job, fetched);
   DATAFLOW_STAGE(transpose_blocks, fetched, squares, beats);
-  DATAFLOW_STAGE(fetch_operands<G>, io, job, query_beats, tail_beats, mask_words, v_sums);
+  DATAFLOW_STAGE(fetch_operands<G>, io, job, query_beats, inline_beats, mask_words, v_sums);
   DATAFLOW_STAGE(choose_queries<G>, query_beats, job, rows, queries);
-  DATAFLOW_STAGE(order_tail<G>, tail_beats, job, tail);
-  DATAFLOW_STAGE(core<G>, beats, queries, tail, mask_words, job, record, scores, masks, totals, accs);
+  DATAFLOW_STAGE(order_inline_scores<G>, inline_beats, job, inline_scores);
+  DATAFLOW_STAGE(core<G>, beats, queries, inline_scores, mask_words, job, record, scores, masks, totals, accs);
   DATAFLOW_STAGE(divide_sums<G>, totals, accs, v_sums, job, record, status, max, sum, values);
   DATAFLOW_STAGE(pack_rows<G>, values, job, rows_out);
   DATAFLOW_STAGE(store_rows<G>, rows_out, job, out);

@@ -20,8 +20,7 @@ replay:
 // The cut of the k largest of n keys, where `inserts` says so.
 inline void insert_keys(int n, int k, GroupMemory& keys, Cut& cut) {
 #pragma HLS DATAFLOW
-  Fifo<group_t, 4> groups("choice_groups");
-#pragma HLS STREAM variable = groups depth = 4
+  DATAFLOW_FIFO(4, groups, group_t);
   DATAFLOW_BEGIN
   DATAFLOW_STAGE(send_keys, keys, n, groups);
   DATAFLOW_STAGE(select_by_insertion, groups, n, k, cut);

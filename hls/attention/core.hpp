@@ -2,7 +2,7 @@
 // The heart of the engine: one set of 32 multipliers per query head, used by two passes one after the other.
 //
 //   scoring    q.k of every token -> score memory, integer maximum   (beats of K)
-//   weighing   p = 2^(x - M) of every token, sum of p, sum of p*v    (beats of V, then of the tail's V)
+//   weighing   p = 2^(x - M) of every token, sum of p, sum of p*v    (beats of V, then of the inline tokens' V)
 //
 // One beat a cycle in either pass. SPARF_TOKENS has no V and no second pass. Everything that is summed is an exact
 // integer, so the order of the terms is free: K may come token by token or, out of the transposer, as 32 tokens of one
@@ -44,14 +44,15 @@ unpack_heads:
   return finite;
 }
 
-// Scores of the tail, behind those of the dense tokens.
+// Scores of the inline tokens, behind those of the dense tokens.
 template <int G, bool kSparf>
-void store_tail(Stream<heads_t<G>>& tail, const Job<kSparf>& job, ScoreMemory (&scores)[G], score_t best[G]) {
+void store_inline_scores(Stream<heads_t<G>>& inline_scores, const Job<kSparf>& job, ScoreMemory (&scores)[G],
+                         score_t best[G]) {
 #pragma HLS INLINE
-store_tail_scores:
-  for (int t = 0; t < job.tail_tokens; ++t) {
+store_inline_scores:
+  for (int t = 0; t < job.inline_tokens; ++t) {
 #pragma HLS PIPELINE II = 1
-    const heads_t<G> word = tail.read();
+    const heads_t<G> word = inline_scores.read();
     for (int h = 0; h < G; ++h) {
 #pragma HLS UNROLL
       const score_t x = lane<32>(word, h);
@@ -267,9 +268,9 @@ drain:
   }
 }
 
-// The stage: tail scores, scoring pass, weighing pass, results.
+// The stage: inline scores, scoring pass, weighing pass, results.
 template <int G, bool kSparf>
-void core(Stream<beat_t>& beats, Stream<beat_t>& query_beats, Stream<heads_t<G>>& tail, Stream<beat_t>& masks,
+void core(Stream<beat_t>& beats, Stream<beat_t>& query_beats, Stream<heads_t<G>>& inline_scores, Stream<beat_t>& masks,
           Job<kSparf> job, Record record, ScoreMemory (&scores)[G], MaskMemory& mask_memory,
           Stream<ap_uint<64>>& totals, Stream<accs_t<G>>& out) {
   HalfParts queries[G][abi::kLanes][kMaxChunks];
@@ -294,7 +295,7 @@ void core(Stream<beat_t>& beats, Stream<beat_t>& query_beats, Stream<heads_t<G>>
   Findings findings = {false, true};
   clear_accumulators<G>(sums);
   const bool clean = unpack_queries<G>(query_beats, score_beats(job), queries);
-  store_tail<G>(tail, job, scores, best);
+  store_inline_scores<G>(inline_scores, job, scores, best);
 passes:
   for (int number = 0; number < 2; ++number) {
     const Pass pass = number == 0 ? scoring_pass(job) : weighing_pass(job);
@@ -302,7 +303,7 @@ passes:
   }
   status_t status = 0;
   if (!clean || !findings.finite) status |= abi::kNonFinite;
-  if (!findings.any && job.tail_tokens == 0) status |= abi::kEmpty;
+  if (!findings.any && job.inline_tokens == 0) status |= abi::kEmpty;
   send_totals<G>(status, best, total, totals);
   if (!chooses_tokens(job)) drain_sums<G>(job, joins_of(job.row_beats), sums, out);
 }

@@ -19,7 +19,7 @@ struct Descriptor {
   ap_uint<16> head_dim;
   ap_uint<16> r;
   ap_uint<32> tokens;
-  ap_uint<32> tail_tokens;
+  ap_uint<32> inline_tokens;
   ap_uint<32> k_top;
   ap_uint<32> local;
   ap_uint<32> scale_log2e;
@@ -27,8 +27,8 @@ struct Descriptor {
   ap_uint<64> q;
   ap_uint<64> k;
   ap_uint<64> v;
-  ap_uint<64> tail_scores;
-  ap_uint<64> tail_v;
+  ap_uint<64> inline_scores;
+  ap_uint<64> inline_v;
   ap_uint<64> valid;
   ap_uint<64> rows;
   ap_uint<64> v_sum;
@@ -48,19 +48,19 @@ struct Job {
   ap_uint<9> head_dim;   // 32..256
   ap_uint<9> r;          // 1..head_dim
   ap_uint<18> tokens;    // 0..kMaxTokens
-  ap_uint<18> tail_tokens;
+  ap_uint<18> inline_tokens;
   ap_uint<15> k_top;
   ap_uint<15> local;
   ap_uint<18> count;
   ap_uint<22> k_beats;  // of K in memory, and of V
-  ap_uint<22> tail_v_beats;
+  ap_uint<22> inline_v_beats;
   bool masked;  // `valid` is present
   single_t scale_log2e;
   ap_uint<58> q;
   ap_uint<58> k;
   ap_uint<58> v;
-  ap_uint<58> tail_scores;
-  ap_uint<58> tail_v;
+  ap_uint<58> inline_scores;
+  ap_uint<58> inline_v;
   ap_uint<58> valid;
   ap_uint<58> rows;
   ap_uint<58> v_sum;
@@ -107,7 +107,7 @@ inline Descriptor decode(const beat_t& first, const beat_t& second) {
   d.head_dim = field<16>(words, at::kHeadDim);
   d.r = field<16>(words, at::kR);
   d.tokens = field<32>(words, at::kTokens);
-  d.tail_tokens = field<32>(words, at::kTailTokens);
+  d.inline_tokens = field<32>(words, at::kInlineTokens);
   d.k_top = field<32>(words, at::kKTop);
   d.local = field<32>(words, at::kLocal);
   d.scale_log2e = field<32>(words, at::kScaleLog2e);
@@ -115,8 +115,8 @@ inline Descriptor decode(const beat_t& first, const beat_t& second) {
   d.q = field<64>(words, at::kQ);
   d.k = field<64>(words, at::kK);
   d.v = field<64>(words, at::kV);
-  d.tail_scores = field<64>(words, at::kTailScores);
-  d.tail_v = field<64>(words, at::kTailV);
+  d.inline_scores = field<64>(words, at::kInlineScores);
+  d.inline_v = field<64>(words, at::kInlineV);
   d.valid = field<64>(words, at::kValid);
   d.rows = field<64>(words, at::kRows);
   d.v_sum = field<64>(words, at::kVSum);
@@ -141,7 +141,7 @@ status_t check_shape(const Descriptor& d, int group) {
 #pragma HLS INLINE
   const bool rows = kSparf && d.mode == abi::kSparfRows;
   const bool tokens = kSparf && d.mode == abi::kSparfTokens;
-  const ap_uint<33> length = d.tokens + d.tail_tokens;
+  const ap_uint<33> length = d.tokens + d.inline_tokens;
   status_t status = 0;
   if (d.group != group) status |= abi::kBadGroup;
   if (d.head_dim == 0 || d.head_dim > abi::kMaxHeadDim || d.head_dim % abi::kHeadDimStep != 0) {
@@ -162,8 +162,8 @@ status_t check_shape(const Descriptor& d, int group) {
 struct Sizes {
   ap_uint<57> query;
   ap_uint<57> k;  // and of V, where the mode reads it
-  ap_uint<57> tail_v;
-  ap_uint<57> tail_scores;
+  ap_uint<57> inline_v;
+  ap_uint<57> inline_scores;
   ap_uint<57> bitmap;  // of the dense tokens
 };
 
@@ -177,8 +177,8 @@ Sizes sizes_of(const Descriptor& d) {
   Sizes sizes;
   sizes.query = ap_uint<57>(d.group * d.head_dim) * 2;
   sizes.k = columns ? ap_uint<57>(ap_uint<57>(values) * abi::kBeatBytes) : ap_uint<57>(ap_uint<57>(values) * 2);
-  sizes.tail_v = ap_uint<57>(d.tail_tokens * d.head_dim) * 2;
-  sizes.tail_scores = ap_uint<57>(((ap_uint<33>(d.tail_tokens) + 15) / 16) * d.group) * abi::kBeatBytes;
+  sizes.inline_v = ap_uint<57>(d.inline_tokens * d.head_dim) * 2;
+  sizes.inline_scores = ap_uint<57>(((ap_uint<33>(d.inline_tokens) + 15) / 16) * d.group) * abi::kBeatBytes;
   sizes.bitmap = ap_uint<57>((ap_uint<33>(d.tokens) + 511) / 512) * abi::kBeatBytes;
   return sizes;
 }
@@ -196,12 +196,12 @@ status_t check_arrays(const Descriptor& d, const Sizes& sizes, ap_uint<64> memor
   if (!rows) {
     status |= check_array(d.k, sizes.k, memory_beats);
     status |= check_array(d.out, out, memory_beats);
-    status |= check_array(d.tail_scores, sizes.tail_scores, memory_beats);
+    status |= check_array(d.inline_scores, sizes.inline_scores, memory_beats);
     if (d.valid != 0) status |= check_array(d.valid, sizes.bitmap, memory_beats);
   }
   if (attends) {
     status |= check_array(d.v, sizes.k, memory_beats);
-    status |= check_array(d.tail_v, sizes.tail_v, memory_beats);
+    status |= check_array(d.inline_v, sizes.inline_v, memory_beats);
   }
   if (kSparf && d.mode == abi::kSparfAttend) status |= check_array(d.v_sum, ap_uint<57>(d.head_dim) * 8, memory_beats);
   return status;
@@ -228,19 +228,19 @@ Job<kSparf> to_job(const Descriptor& d, const Sizes& sizes) {
   job.head_dim = d.head_dim;
   job.r = d.r;
   job.tokens = d.tokens;
-  job.tail_tokens = d.tail_tokens;
+  job.inline_tokens = d.inline_tokens;
   job.k_top = d.k_top;
   job.local = d.local;
   job.count = d.count;
   job.k_beats = sizes.k / abi::kBeatBytes;
-  job.tail_v_beats = sizes.tail_v / abi::kBeatBytes;
+  job.inline_v_beats = sizes.inline_v / abi::kBeatBytes;
   job.masked = d.valid != 0;
   job.scale_log2e = d.scale_log2e;
   job.q = d.q / abi::kBeatBytes;
   job.k = d.k / abi::kBeatBytes;
   job.v = d.v / abi::kBeatBytes;
-  job.tail_scores = d.tail_scores / abi::kBeatBytes;
-  job.tail_v = d.tail_v / abi::kBeatBytes;
+  job.inline_scores = d.inline_scores / abi::kBeatBytes;
+  job.inline_v = d.inline_v / abi::kBeatBytes;
   job.valid = d.valid / abi::kBeatBytes;
   job.rows = d.rows / abi::kBeatBytes;
   job.v_sum = d.v_sum / abi::kBeatBytes;

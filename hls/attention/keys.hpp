@@ -87,10 +87,10 @@ inline ordinal_t key_of<1>(bool rows, const beat_t words[1], int lane, const Pro
 
 // What a walk over the tokens is for.
 enum Walk : int {
-  kSumWalk,    // sums the probabilities of all tokens: the sums of the heads, which give their weights
-  kKeyWalk,    // makes the keys and counts their first digit; the same sums, for several heads without the tail
+  kSumWalk,  // sums the probabilities of all tokens: the sums of the heads, which give their weights
+  kKeyWalk,  // makes the keys and counts their first digit; the same sums, for several heads without the inline tokens
   kDigitWalk,  // counts one more digit, a group of keys a cycle
-  kMarkWalk,   // marks the chosen keys, drops masked tokens from them, and sums over those left and the tail
+  kMarkWalk,   // marks the chosen keys, drops masked tokens from them, and sums over those left and the inline tokens
 };
 
 // One walk. `histograms` are counted where a digit is to be, `bitmap` and `selected` are results of kMarkWalk.
@@ -107,7 +107,7 @@ void walk(int kind, bool counted, int digit, const Cut& cut, const SparfJob& job
   const int n = keys_of(job);
   const int groups = groups_of(n);
   const int first_local = n - job.local;
-  const int all = rows || (kind == kKeyWalk && kWeighted<G>) ? n : n + int(job.tail_tokens);
+  const int all = rows || (kind == kKeyWalk && kWeighted<G>) ? n : n + int(job.inline_tokens);
   const int cycles = kind == kDigitWalk ? groups : groups_of(all) * kSteps;
   InFlight latest[kGroupKeys];
 #pragma HLS ARRAY_PARTITION variable = latest complete

@@ -38,8 +38,8 @@ template <bool kSparf>
 Pass weighing_pass(const Job<kSparf>& job) {
 #pragma HLS INLINE
   if (chooses_tokens(job)) return {false, false, 0, 0, 1, 1};
-  const ap_uint<18> tokens = job.tokens + job.tail_tokens;
-  return {false, false, job.k_beats + job.tail_v_beats, tokens, job.row_beats, 1};
+  const ap_uint<18> tokens = job.tokens + job.inline_tokens;
+  return {false, false, job.k_beats + job.inline_v_beats, tokens, job.row_beats, 1};
 }
 
 // The beats of both passes on their way through the transposer.

@@ -6,6 +6,7 @@
 #include "attention/fetch.hpp"
 #include "attention/queries.hpp"
 #include "attention/record.hpp"
+#include "common/dataflow.hpp"
 #include "common/single.hpp"
 
 namespace kvdrive {
@@ -58,8 +59,7 @@ void keep_queries(Stream<beat_t>& beats, SparfJob job, beat_t queries[G][kMaxChu
 template <int G>
 void fetch_queries(const beat_t* io, SparfJob job, beat_t queries[G][kMaxChunks], status_t& status) {
 #pragma HLS DATAFLOW
-  Fifo<beat_t, 16> beats("row_queries");
-#pragma HLS STREAM variable = beats depth = 16
+  DATAFLOW_FIFO(16, beats, beat_t);
   DATAFLOW_BEGIN
   DATAFLOW_STAGE(read_queries<G>, io, job, beats);
   DATAFLOW_STAGE(keep_queries<G>, beats, job, queries, status);

@@ -11,6 +11,7 @@
 
 #include "attention/fetch.hpp"
 #include "attention/output.hpp"
+#include "attention/streams.hpp"
 #include "attention_codes/core.hpp"
 #include "common/dataflow.hpp"
 
@@ -81,34 +82,17 @@ void attend(const beat_t* kv, const beat_t* step_memory, const beat_t* io, beat_
 #pragma HLS DATAFLOW
   constexpr int kHeads = G * Format<kBits>::kParts;  // behind the multipliers, each part of a head is a head
   const ExactJob part_job = of_parts<kBits>(job);
-  Fifo<beat_t, 56> beats("kv_beats");
-#pragma HLS STREAM variable = beats depth = 56
-  Fifo<beat_t, 16> steps("steps");
-#pragma HLS STREAM variable = steps depth = 16
-  Fifo<beat_t, 16> query_beats("query_beats");
-#pragma HLS STREAM variable = query_beats depth = 16
-  Fifo<beat_t, 16> tail_beats("tail_beats");
-#pragma HLS STREAM variable = tail_beats depth = 16
-  Fifo<heads_t<G>, 4> tail("tail");
-#pragma HLS STREAM variable = tail depth = 4
-  Fifo<beat_t, 4> mask_words("mask_words");
-#pragma HLS STREAM variable = mask_words depth = 4
-  Fifo<beat_t, 8> v_sums("v_sums");
-#pragma HLS STREAM variable = v_sums depth = 8
-  Fifo<ap_uint<64>, 4> totals("totals");
-#pragma HLS STREAM variable = totals depth = 4
-  Fifo<accs_t<kHeads>, 4> accs("accs");
-#pragma HLS STREAM variable = accs depth = 4
-  Fifo<heads_t<kHeads>, 4> values("values");
-#pragma HLS STREAM variable = values depth = 4
-  Fifo<beat_t, 16> rows_out("rows_out");
-#pragma HLS STREAM variable = rows_out depth = 16
+  DATAFLOW_FIFO(56, beats, beat_t);
+  DATAFLOW_FIFO(16, steps, beat_t);
+  OPERAND_STREAMS(G);
+  RESULT_STREAMS(kHeads);
   DATAFLOW_BEGIN
   DATAFLOW_STAGE(attention::fetch_rows, kv, job, beats);
   DATAFLOW_STAGE(fetch_steps<kBits>, step_memory, job, steps);
-  DATAFLOW_STAGE(attention::fetch_operands<G>, io, job, query_beats, tail_beats, mask_words, v_sums);
-  DATAFLOW_STAGE(attention::order_tail<G>, tail_beats, job, tail);
-  DATAFLOW_STAGE((core<G, kBits>), beats, query_beats, tail, mask_words, steps, job, scores, masks, totals, accs);
+  DATAFLOW_STAGE(attention::fetch_operands<G>, io, job, query_beats, inline_beats, mask_words, v_sums);
+  DATAFLOW_STAGE(attention::order_inline_scores<G>, inline_beats, job, inline_scores);
+  DATAFLOW_STAGE((core<G, kBits>), beats, query_beats, inline_scores, mask_words, steps, job, scores, masks, totals,
+                 accs);
   DATAFLOW_STAGE(divide_sums<kHeads>, totals, accs, v_sums, part_job, status, max, sum, values);
   DATAFLOW_STAGE(attention::pack_rows<kHeads>, values, part_job, rows_out);
   DATAFLOW_STAGE((store_rows<G, Format<kBits>::kParts>), rows_out, part_job, half_beats<kBits>(job), out);

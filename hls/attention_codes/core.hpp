@@ -4,7 +4,7 @@
 //
 //   scoring    q.k of every token -> score memory, integer maximum   (codes of K)
 //   weighing   p = 2^(x - M) of every token, sum of p, sum of p*v    (codes of V)
-//   tail       the same for the tail                                 (its V, binary16)
+//   inline       the same for inline tokens                                 (its V, binary16)
 //
 // A beat of codes is two or four parts of 32 numbers. Each part has its own multipliers and accumulators, as if it
 // belonged to a head of its own. A score adds the products of a part as small integers and shifts their sum once, by
@@ -27,14 +27,14 @@ using attention::MaskMemory;
 using attention::put_scores;
 using attention::ScoreMemory;
 
-enum class PassKind : int { kScoring = 0, kWeighing = 1, kTail = 2 };
+enum class PassKind : int { kScoring = 0, kWeighing = 1, kInline = 2 };
 
 struct CodePass {
   PassKind kind;
   ap_uint<22> turns;  // cycles: the beats, or twice as many if two rows share one
   ap_uint<18> first;  // token
   ap_uint<4> chunks;  // turns of a token
-  ap_uint<3> rounds;  // 1, or for the tail the parts of a token: its beats hold one part each
+  ap_uint<3> rounds;  // 1, or for inline tokens the parts of a token: its beats hold one part each
 };
 
 template <int kBits>
@@ -42,7 +42,7 @@ CodePass pass_of(const ExactJob& job, int number) {
 #pragma HLS INLINE
   const ap_uint<4> chunks = of_parts<kBits>(job).row_beats;
   const ap_uint<22> turns = half_beats<kBits>(job) ? ap_uint<22>(job.tokens) : job.k_beats;
-  if (number == 2) return {PassKind::kTail, job.tail_v_beats, job.tokens, chunks, token_parts<kBits>(job)};
+  if (number == 2) return {PassKind::kInline, job.inline_v_beats, job.tokens, chunks, token_parts<kBits>(job)};
   return {number == 0 ? PassKind::kScoring : PassKind::kWeighing, turns, 0, chunks, 1};
 }
 
@@ -146,8 +146,8 @@ void run_pass(const CodePass& pass, const ExactJob& job, Stream<beat_t>& beats, 
     top[h] = ceil_score(best[h]);
   }
   const bool scoring = pass.kind == PassKind::kScoring;
-  const bool tail = pass.kind == PassKind::kTail;
-  const bool half = !tail && half_beats<kBits>(job);
+  const bool is_inline = pass.kind == PassKind::kInline;
+  const bool half = !is_inline && half_beats<kBits>(job);
   const int last_word = half ? 2 * Format<kBits>::kWordBeats - 1 : Format<kBits>::kWordBeats - 1;
   DotSum row[G];  // of the token at work
 #pragma HLS ARRAY_PARTITION variable = row complete
@@ -155,7 +155,7 @@ void run_pass(const CodePass& pass, const ExactJob& job, Stream<beat_t>& beats, 
   const int last_slot = slots_of(pass.chunks) - 1;
   ap_uint<18> token = pass.first;
   ap_uint<4> chunk = 0;
-  ap_uint<2> part = 0;  // of the tail's beat
+  ap_uint<2> part = 0;  // of the inline tokens' beat
   ap_uint<3> slot = 0;
   ap_uint<5> word = 0;  // turns whose step bytes were used
   beat_t beat = 0;
@@ -172,18 +172,18 @@ pass_beats:
     } else {
       beat = beats.read();
     }
-    if (!tail && word == 0) step_bytes = steps.read();
+    if (!is_inline && word == 0) step_bytes = steps.read();
     const bool first = chunk == 0 && part == 0;
     const bool chunk_ends = chunk == pass.chunks - 1;
     const bool last = chunk_ends && part == pass.rounds - 1;
-    if (!tail && first && token % abi::kBeatBits == 0) {
+    if (!is_inline && first && token % abi::kBeatBits == 0) {
       mask = scoring ? masks.read() : mask_memory[token / abi::kBeatBits];
       if (scoring) mask_memory[token / abi::kBeatBits] = mask;
     }
-    const bool attended = tail || bit_at(mask, token % abi::kBeatBits);
+    const bool attended = is_inline || bit_at(mask, token % abi::kBeatBits);
     HalfParts halves[abi::kLanes];
 #pragma HLS ARRAY_PARTITION variable = halves complete
-    bool valid = unpack_lanes(beat, halves) || !tail;
+    bool valid = unpack_lanes(beat, halves) || !is_inline;
     HalfParts numbers[kParts][abi::kLanes];
 #pragma HLS ARRAY_PARTITION variable = numbers complete dim = 0
     ap_uint<6> exponents[kParts];
@@ -193,11 +193,11 @@ pass_beats:
       const Step step = step_of<kBits>(step_bytes, u);
       const bool unused = half && u >= kParts / 2;
       exponents[u] = step.exponent;
-      valid &= unpack_part<kBits>(beat, u, step, scoring, numbers[u]) || tail || unused;
+      valid &= unpack_part<kBits>(beat, u, step, scoring, numbers[u]) || is_inline || unused;
       for (int l = 0; l < abi::kLanes; ++l) {
 #pragma HLS UNROLL
-        if (tail) numbers[u][l].mantissa = u == part ? halves[l].mantissa : ap_int<12>(0);
-        if (tail) numbers[u][l].shift = halves[l].shift;
+        if (is_inline) numbers[u][l].mantissa = u == part ? halves[l].mantissa : ap_int<12>(0);
+        if (is_inline) numbers[u][l].shift = halves[l].shift;
         if (unused) numbers[u][l].mantissa = 0;
       }
     }
@@ -220,9 +220,9 @@ pass_beats:
   }
 }
 
-// The stage: tail scores, the passes, results. Each part of a head has a word of totals and a place in `out`.
+// The stage: inline scores, the passes, results. Each part of a head has a word of totals and a place in `out`.
 template <int G, int kBits>
-void core(Stream<beat_t>& beats, Stream<beat_t>& query_beats, Stream<heads_t<G>>& tail, Stream<beat_t>& masks,
+void core(Stream<beat_t>& beats, Stream<beat_t>& query_beats, Stream<heads_t<G>>& inline_scores, Stream<beat_t>& masks,
           Stream<beat_t>& steps, ExactJob job, ScoreMemory (&scores)[G], MaskMemory& mask_memory,
           Stream<ap_uint<64>>& totals, Stream<accs_t<G * Format<kBits>::kParts>>& out) {
   constexpr int kParts = Format<kBits>::kParts;
@@ -246,7 +246,7 @@ void core(Stream<beat_t>& beats, Stream<beat_t>& query_beats, Stream<heads_t<G>>
   clear_accumulators<G * kParts>(sums);
   const ExactJob part_job = of_parts<kBits>(job);
   const bool clean = unpack_queries<G, kBits>(query_beats, job, queries);
-  attention::store_tail<G>(tail, job, scores, best);
+  attention::store_inline_scores<G>(inline_scores, job, scores, best);
 passes:
   for (int number = 0; number < 3; ++number) {
     run_pass<G, kBits>(pass_of<kBits>(job, number), job, beats, steps, masks, queries, scores, mask_memory, sums, best,
@@ -254,7 +254,7 @@ passes:
   }
   status_t status = 0;
   if (!clean || !findings.finite) status |= abi::kNonFinite;
-  if (!findings.any && job.tail_tokens == 0) status |= abi::kEmpty;
+  if (!findings.any && job.inline_tokens == 0) status |= abi::kEmpty;
   score_t part_best[G * kParts];
 #pragma HLS ARRAY_PARTITION variable = part_best complete
   sum_t part_total[G * kParts];

@@ -37,11 +37,29 @@ constexpr int kSqeBytes = 64;
 constexpr int kCqeBytes = 16;
 constexpr int kCqeStatusShift = 1;
 constexpr int kCqeDoNotRetry = 32768;
+constexpr int kCommandHeadDimStep = 8;
+constexpr int kMaxCommandGroup = 128;
+constexpr int kFormatPart = 32;
+constexpr int kSpanTokens = 32;
+constexpr int kMinIndexExponent = 2;
+constexpr int kMaxIndexExponent = 34;
 constexpr std::uint32_t kGroupSizes[5] = {
     1, 2, 4, 5, 8,
 };
 constexpr std::uint32_t kFilterPageBytes[3] = {
     4096, 8192, 16384,
+};
+constexpr std::uint32_t kCommandGroups[30] = {
+    1, 2, 3, 4, 5, 6, 7, 8,
+    9, 10, 11, 12, 13, 14, 15, 16,
+    24, 32, 40, 48, 56, 64, 72, 80,
+    88, 96, 104, 112, 120, 128,
+};
+constexpr std::uint32_t kUnitTokens[4] = {
+    16, 32, 64, 128,
+};
+constexpr std::uint32_t kChoiceHeadDims[4] = {
+    32, 64, 128, 256,
 };
 constexpr std::uint32_t kExp2C0[64] = {
     4194304, 4239977, 4286147, 4332820, 4380002, 4427697, 4475911, 4524651,
@@ -80,6 +98,7 @@ enum Mode : std::uint32_t {
   kSparfRows = 0x2,
   kSparfTokens = 0x3,
   kSparfAttend = 0x4,
+  kGroups = 0x5,
 };
 
 enum KeyType : std::uint32_t {
@@ -100,6 +119,8 @@ enum Status : std::uint32_t {
   kBadScale = 0x200,
   kBadRowBytes = 0x400,
   kBadPageBytes = 0x800,
+  kBadUnit = 0x1000,
+  kBadExponent = 0x2000,
   kNonFinite = 0x10000,
   kEmpty = 0x20000,
 };
@@ -107,10 +128,15 @@ enum Status : std::uint32_t {
 enum Opcode : std::uint32_t {
   kFlush = 0x0,
   kKvAppend = 0x81,
+  kKvRead = 0x82,
   kSessionTrim = 0x84,
   kAttnSubmit = 0x85,
   kAttnFetch = 0x86,
   kSessionFork = 0x88,
+  kSessionErase = 0x8c,
+  kFfnSubmit = 0x8d,
+  kSessionRemove = 0x90,
+  kAttnSubmitRows = 0x91,
 };
 
 enum Namespace : std::uint32_t {
@@ -123,13 +149,10 @@ enum KvKind : std::uint32_t {
   kValues = 0x1,
 };
 
-enum KvType : std::uint32_t {
-  kBinary16 = 0x0,
-};
-
 enum AppendOption : std::uint32_t {
   kAppendFua = 0x1,
   kAppendSparse = 0x2,
+  kAppendGroups = 0x4,
 };
 
 enum NvmeStatus : std::uint32_t {
@@ -162,7 +185,7 @@ struct AttentionJob {
   std::uint16_t head_dim;
   std::uint16_t r;
   std::uint32_t tokens;
-  std::uint32_t tail_tokens;
+  std::uint32_t inline_tokens;
   std::uint32_t k_top;
   std::uint32_t local;
   std::uint32_t scale_log2e;
@@ -170,8 +193,8 @@ struct AttentionJob {
   std::uint64_t q;
   std::uint64_t k;
   std::uint64_t v;
-  std::uint64_t tail_scores;
-  std::uint64_t tail_v;
+  std::uint64_t inline_scores;
+  std::uint64_t inline_v;
   std::uint64_t valid;
   std::uint64_t rows;
   std::uint64_t v_sum;
@@ -186,7 +209,7 @@ static_assert(offsetof(AttentionJob, group) == 3, "offset");
 static_assert(offsetof(AttentionJob, head_dim) == 4, "offset");
 static_assert(offsetof(AttentionJob, r) == 6, "offset");
 static_assert(offsetof(AttentionJob, tokens) == 8, "offset");
-static_assert(offsetof(AttentionJob, tail_tokens) == 12, "offset");
+static_assert(offsetof(AttentionJob, inline_tokens) == 12, "offset");
 static_assert(offsetof(AttentionJob, k_top) == 16, "offset");
 static_assert(offsetof(AttentionJob, local) == 20, "offset");
 static_assert(offsetof(AttentionJob, scale_log2e) == 24, "offset");
@@ -194,8 +217,8 @@ static_assert(offsetof(AttentionJob, count) == 28, "offset");
 static_assert(offsetof(AttentionJob, q) == 32, "offset");
 static_assert(offsetof(AttentionJob, k) == 40, "offset");
 static_assert(offsetof(AttentionJob, v) == 48, "offset");
-static_assert(offsetof(AttentionJob, tail_scores) == 56, "offset");
-static_assert(offsetof(AttentionJob, tail_v) == 64, "offset");
+static_assert(offsetof(AttentionJob, inline_scores) == 56, "offset");
+static_assert(offsetof(AttentionJob, inline_v) == 64, "offset");
 static_assert(offsetof(AttentionJob, valid) == 72, "offset");
 static_assert(offsetof(AttentionJob, rows) == 80, "offset");
 static_assert(offsetof(AttentionJob, v_sum) == 88, "offset");
@@ -209,7 +232,7 @@ constexpr int kGroup = 24;
 constexpr int kHeadDim = 32;
 constexpr int kR = 48;
 constexpr int kTokens = 64;
-constexpr int kTailTokens = 96;
+constexpr int kInlineTokens = 96;
 constexpr int kKTop = 128;
 constexpr int kLocal = 160;
 constexpr int kScaleLog2e = 192;
@@ -217,8 +240,8 @@ constexpr int kCount = 224;
 constexpr int kQ = 256;
 constexpr int kK = 320;
 constexpr int kV = 384;
-constexpr int kTailScores = 448;
-constexpr int kTailV = 512;
+constexpr int kInlineScores = 448;
+constexpr int kInlineV = 512;
 constexpr int kValid = 576;
 constexpr int kRows = 640;
 constexpr int kVSum = 704;
@@ -256,6 +279,90 @@ constexpr int kSum = 512;
 constexpr int kScale = 1024;
 constexpr int kAlpha = 1280;
 }  // namespace attentionresult_bit
+
+struct GroupChoiceJob {
+  std::uint16_t version;
+  std::uint8_t group;
+  std::uint8_t unit;
+  std::uint16_t head_dim;
+  std::uint16_t exponent;
+  std::uint32_t tokens;
+  std::uint32_t inline_tokens;
+  std::uint32_t k_top;
+  std::uint32_t scale_log2e;
+  std::uint64_t reserved0;
+  std::uint64_t q;
+  std::uint64_t index;
+  std::uint64_t inline_scores;
+  std::uint64_t valid;
+  std::uint64_t out;
+  std::uint64_t result;
+  std::uint64_t reserved1[6];
+};
+static_assert(sizeof(GroupChoiceJob) == 128, "size");
+static_assert(offsetof(GroupChoiceJob, version) == 0, "offset");
+static_assert(offsetof(GroupChoiceJob, group) == 2, "offset");
+static_assert(offsetof(GroupChoiceJob, unit) == 3, "offset");
+static_assert(offsetof(GroupChoiceJob, head_dim) == 4, "offset");
+static_assert(offsetof(GroupChoiceJob, exponent) == 6, "offset");
+static_assert(offsetof(GroupChoiceJob, tokens) == 8, "offset");
+static_assert(offsetof(GroupChoiceJob, inline_tokens) == 12, "offset");
+static_assert(offsetof(GroupChoiceJob, k_top) == 16, "offset");
+static_assert(offsetof(GroupChoiceJob, scale_log2e) == 20, "offset");
+static_assert(offsetof(GroupChoiceJob, reserved0) == 24, "offset");
+static_assert(offsetof(GroupChoiceJob, q) == 32, "offset");
+static_assert(offsetof(GroupChoiceJob, index) == 40, "offset");
+static_assert(offsetof(GroupChoiceJob, inline_scores) == 48, "offset");
+static_assert(offsetof(GroupChoiceJob, valid) == 56, "offset");
+static_assert(offsetof(GroupChoiceJob, out) == 64, "offset");
+static_assert(offsetof(GroupChoiceJob, result) == 72, "offset");
+static_assert(offsetof(GroupChoiceJob, reserved1) == 80, "offset");
+namespace groupchoicejob_bit {
+constexpr int kVersion = 0;
+constexpr int kGroup = 16;
+constexpr int kUnit = 24;
+constexpr int kHeadDim = 32;
+constexpr int kExponent = 48;
+constexpr int kTokens = 64;
+constexpr int kInlineTokens = 96;
+constexpr int kKTop = 128;
+constexpr int kScaleLog2e = 160;
+constexpr int kReserved0 = 192;
+constexpr int kQ = 256;
+constexpr int kIndex = 320;
+constexpr int kInlineScores = 384;
+constexpr int kValid = 448;
+constexpr int kOut = 512;
+constexpr int kResult = 576;
+constexpr int kReserved1 = 640;
+}  // namespace groupchoicejob_bit
+
+struct GroupChoiceResult {
+  std::uint32_t status;
+  std::uint32_t selected;
+  std::uint32_t reserved0[2];
+  std::int32_t max[8];
+  std::uint32_t reserved1[4];
+  std::uint64_t sum[8];
+  std::uint64_t unread[8];
+};
+static_assert(sizeof(GroupChoiceResult) == 192, "size");
+static_assert(offsetof(GroupChoiceResult, status) == 0, "offset");
+static_assert(offsetof(GroupChoiceResult, selected) == 4, "offset");
+static_assert(offsetof(GroupChoiceResult, reserved0) == 8, "offset");
+static_assert(offsetof(GroupChoiceResult, max) == 16, "offset");
+static_assert(offsetof(GroupChoiceResult, reserved1) == 48, "offset");
+static_assert(offsetof(GroupChoiceResult, sum) == 64, "offset");
+static_assert(offsetof(GroupChoiceResult, unread) == 128, "offset");
+namespace groupchoiceresult_bit {
+constexpr int kStatus = 0;
+constexpr int kSelected = 32;
+constexpr int kReserved0 = 64;
+constexpr int kMax = 128;
+constexpr int kReserved1 = 384;
+constexpr int kSum = 512;
+constexpr int kUnread = 1024;
+}  // namespace groupchoiceresult_bit
 
 struct Sqe {
   std::uint8_t opcode;
@@ -493,7 +600,7 @@ struct AttnSubmit {
   std::uint16_t r;
   std::uint16_t k_top;
   std::uint16_t local;
-  std::uint16_t tail_tokens;
+  std::uint16_t inline_tokens;
   std::uint32_t crc32c;
   std::uint32_t scale_log2e;
 };
@@ -517,7 +624,7 @@ static_assert(offsetof(AttnSubmit, reserved0) == 47, "offset");
 static_assert(offsetof(AttnSubmit, r) == 48, "offset");
 static_assert(offsetof(AttnSubmit, k_top) == 50, "offset");
 static_assert(offsetof(AttnSubmit, local) == 52, "offset");
-static_assert(offsetof(AttnSubmit, tail_tokens) == 54, "offset");
+static_assert(offsetof(AttnSubmit, inline_tokens) == 54, "offset");
 static_assert(offsetof(AttnSubmit, crc32c) == 56, "offset");
 static_assert(offsetof(AttnSubmit, scale_log2e) == 60, "offset");
 namespace attnsubmit_bit {
@@ -540,7 +647,7 @@ constexpr int kReserved0 = 376;
 constexpr int kR = 384;
 constexpr int kKTop = 400;
 constexpr int kLocal = 416;
-constexpr int kTailTokens = 432;
+constexpr int kInlineTokens = 432;
 constexpr int kCrc32c = 448;
 constexpr int kScaleLog2e = 480;
 }  // namespace attnsubmit_bit

@@ -2,6 +2,7 @@
 // A dataflow region that software runs as concurrent stages and synthesis sees as plain calls:
 //
 //   #pragma HLS DATAFLOW
+//   DATAFLOW_FIFO(4, k_beats, beat_t);  // a stream between two stages, 4 words deep
 //   DATAFLOW_BEGIN
 //   DATAFLOW_STAGE(read_beats, memory, beats, k_beats);
 //   DATAFLOW_STAGE((score<kGroup, kLanes>), k_beats, scores);  // a comma in the name needs parentheses
@@ -12,6 +13,11 @@
 #pragma once
 
 #include "common/stream.hpp"
+
+#define DATAFLOW_PRAGMA(text) _Pragma(#text)
+#define DATAFLOW_FIFO(words, name, ...)            \
+  ::kvdrive::Fifo<__VA_ARGS__, words> name(#name); \
+  DATAFLOW_PRAGMA(HLS STREAM variable = name depth = words)
 
 #ifdef KVDRIVE_SYNTHESIS
 

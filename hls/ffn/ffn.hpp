@@ -22,15 +22,11 @@ namespace ffn {
 inline void run(Stream<beat_t>& inputs, Stream<beat_t>& given, Stream<beat_t>& rows, const Plan& plan,
                 Stream<beat_t>& results, bool& rows_finite, bool& hidden_finite) {
 #pragma HLS DATAFLOW
-  Fifo<single_t, 4> gates("gates");
-#pragma HLS STREAM variable = gates depth = 4
-  Fifo<single_t, 4> ups("ups");
-#pragma HLS STREAM variable = ups depth = 4
+  DATAFLOW_FIFO(4, gates, single_t);
+  DATAFLOW_FIFO(4, ups, single_t);
   // Rows of down wait while the activation of their neuron is computed.
-  Fifo<beat_t, 128> downs("downs");
-#pragma HLS STREAM variable = downs depth = 128
-  Fifo<half_t, 16> hidden("hidden");
-#pragma HLS STREAM variable = hidden depth = 16
+  DATAFLOW_FIFO(128, downs, beat_t);
+  DATAFLOW_FIFO(16, hidden, half_t);
   DATAFLOW_BEGIN
   DATAFLOW_STAGE(project_rows, inputs, rows, plan, gates, ups, downs, rows_finite);
   DATAFLOW_STAGE(activate_neurons, given, plan, gates, ups, hidden, hidden_finite);

@@ -94,8 +94,7 @@ template <int kGroup>
 void run_gemv(Stream<beat_t>& operands, Stream<beat_t>& beats, const GemvPlan& plan, Stream<beat_t>& results,
               bool& finite) {
 #pragma HLS DATAFLOW
-  Fifo<beat_t, 4> rows("rows");
-#pragma HLS STREAM variable = rows depth = 4
+  DATAFLOW_FIFO(4, rows, beat_t);
   DATAFLOW_BEGIN
   DATAFLOW_STAGE(transpose_blocks, beats, plan.squares, rows);
   DATAFLOW_STAGE(multiply_beats<kGroup>, operands, rows, plan, results, finite);

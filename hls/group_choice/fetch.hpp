@@ -28,17 +28,18 @@ split_spans:
   }
 }
 
-// The query heads; the tail scores, 16 tokens of every head at a time; the mask.
+// The query heads; the inline scores, 16 tokens of every head at a time; the mask.
 template <int G>
-void fetch_operands(const beat_t* io, Job job, Stream<beat_t>& queries, Stream<beat_t>& tail, Stream<beat_t>& masks) {
+void fetch_operands(const beat_t* io, Job job, Stream<beat_t>& queries, Stream<beat_t>& inline_scores,
+                    Stream<beat_t>& masks) {
   attention::fetch_query<G>(io, job.rows, queries);
-  const int tail_beats = (job.rows.tail_tokens + attention::kScoresPerBeat - 1) / attention::kScoresPerBeat;
-fetch_tail:
-  for (int block = 0; block < tail_beats; ++block) {
-  fetch_tail_heads:
+  const int inline_beats = (job.rows.inline_tokens + attention::kScoresPerBeat - 1) / attention::kScoresPerBeat;
+fetch_inline:
+  for (int block = 0; block < inline_beats; ++block) {
+  fetch_inline_heads:
     for (int h = 0; h < G; ++h) {
 #pragma HLS PIPELINE II = 1
-      tail.write(io[job.rows.tail_scores + h * tail_beats + block]);
+      inline_scores.write(io[job.rows.inline_scores + h * inline_beats + block]);
     }
   }
   attention::fetch_masks(io, job.rows, masks);

@@ -2,12 +2,13 @@
 // group_choice: which units of tokens policy groups reads, from the 2-bit index of K (docs/arithmetic.md,
 // docs/jobs.md).
 //
-// Reads a GroupChoiceJob, q, the index, optionally a mask and tail scores; writes the bitmap of the chosen units and a
-// GroupChoiceResult. Returns a status word; nothing is written if a check fails. d = 32, 64, 128 or 256.
-// Rate: the index at a beat a cycle for d >= 128, 18 cycles per span of 32 tokens below. Then four tokens a cycle for
-// their probabilities, and a cycle for each unit to make its key and another one to mark it.
+// Reads a GroupChoiceJob, q, the index, optionally a mask and inline scores; writes the bitmap of the chosen units and
+// a GroupChoiceResult. Returns a status word; nothing is written if a check fails. d = 32, 64, 128 or 256. Rate: the
+// index at a beat a cycle for d >= 128, 18 cycles per span of 32 tokens below. Then four tokens a cycle for their
+// probabilities, and a cycle for each unit to make its key and another one to mark it.
 #pragma once
 
+#include "attention/streams.hpp"
 #include "common/dataflow.hpp"
 #include "group_choice/choose.hpp"
 #include "group_choice/fetch.hpp"
@@ -19,34 +20,22 @@ template <int G>
 void score_index(const beat_t* index, const beat_t* io, Job job, ScoreMemory (&scores)[G], MaskMemory& masks,
                  status_t& status, score_t largest[G]) {
 #pragma HLS DATAFLOW
-  Fifo<beat_t, 16> beats("index_beats");
-#pragma HLS STREAM variable = beats depth = 16
-  Fifo<beat_t, 4> ranges("ranges");
-#pragma HLS STREAM variable = ranges depth = 4
+  DATAFLOW_FIFO(16, beats, beat_t);
+  DATAFLOW_FIFO(4, ranges, beat_t);
   // The weights of a span come from beats behind the codes of the two spans before it.
-  Fifo<beat_t, 128> codes("codes");
-#pragma HLS STREAM variable = codes depth = 128
-  Fifo<beat_t, 16> query_beats("query_beats");
-#pragma HLS STREAM variable = query_beats depth = 16
-  Fifo<beat_t, 16> tail_beats("tail_beats");
-#pragma HLS STREAM variable = tail_beats depth = 16
-  Fifo<heads_t<G>, 4> tail("tail");
-#pragma HLS STREAM variable = tail depth = 4
-  Fifo<beat_t, 4> mask_words("mask_words");
-#pragma HLS STREAM variable = mask_words depth = 4
-  Fifo<shifts_t, 2> shifts("shifts");
-#pragma HLS STREAM variable = shifts depth = 2
-  Fifo<weights_t<G>, 4> weights("weights");
-#pragma HLS STREAM variable = weights depth = 4
-  Fifo<heads_t<G>, 4> bases("bases");
-#pragma HLS STREAM variable = bases depth = 4
+  DATAFLOW_FIFO(128, codes, beat_t);
+  OPERAND_STREAMS(G);
+  DATAFLOW_FIFO(2, shifts, shifts_t);
+  DATAFLOW_FIFO(4, weights, weights_t<G>);
+  DATAFLOW_FIFO(4, bases, heads_t<G>);
   DATAFLOW_BEGIN
   DATAFLOW_STAGE(fetch_index, index, job, beats);
   DATAFLOW_STAGE(split_spans, beats, job, ranges, codes);
-  DATAFLOW_STAGE(fetch_operands<G>, io, job, query_beats, tail_beats, mask_words);
-  DATAFLOW_STAGE((attention::order_tail<G, false>), tail_beats, job.rows, tail);
+  DATAFLOW_STAGE(fetch_operands<G>, io, job, query_beats, inline_beats, mask_words);
+  DATAFLOW_STAGE((attention::order_inline_scores<G, false>), inline_beats, job.rows, inline_scores);
   DATAFLOW_STAGE(weigh_channels<G>, query_beats, ranges, job, shifts, weights, bases);
-  DATAFLOW_STAGE(score_spans<G>, shifts, weights, bases, codes, tail, mask_words, job, scores, masks, status, largest);
+  DATAFLOW_STAGE(score_spans<G>, shifts, weights, bases, codes, inline_scores, mask_words, job, scores, masks, status,
+                 largest);
   DATAFLOW_END
 }
 

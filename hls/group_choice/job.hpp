@@ -4,7 +4,7 @@
 
 #include "attention/block.hpp"
 #include "attention/job.hpp"
-#include "group_choice/abi.hpp"
+#include "common/abi.hpp"
 
 namespace kvdrive {
 namespace group_choice {
@@ -24,12 +24,12 @@ struct Descriptor {
   ap_uint<16> head_dim;
   ap_uint<16> exponent;
   ap_uint<32> tokens;
-  ap_uint<32> tail_tokens;
+  ap_uint<32> inline_tokens;
   ap_uint<32> k_top;
   ap_uint<32> scale_log2e;
   ap_uint<64> q;
   ap_uint<64> index;
-  ap_uint<64> tail_scores;
+  ap_uint<64> inline_scores;
   ap_uint<64> valid;
   ap_uint<64> out;
   ap_uint<64> result;
@@ -62,12 +62,12 @@ inline Descriptor decode(const beat_t& first, const beat_t& second) {
   d.head_dim = field<16>(words, at::kHeadDim);
   d.exponent = field<16>(words, at::kExponent);
   d.tokens = field<32>(words, at::kTokens);
-  d.tail_tokens = field<32>(words, at::kTailTokens);
+  d.inline_tokens = field<32>(words, at::kInlineTokens);
   d.k_top = field<32>(words, at::kKTop);
   d.scale_log2e = field<32>(words, at::kScaleLog2e);
   d.q = field<64>(words, at::kQ);
   d.index = field<64>(words, at::kIndex);
-  d.tail_scores = field<64>(words, at::kTailScores);
+  d.inline_scores = field<64>(words, at::kInlineScores);
   d.valid = field<64>(words, at::kValid);
   d.out = field<64>(words, at::kOut);
   d.result = field<64>(words, at::kResult);
@@ -103,7 +103,7 @@ inline bool is_built(ap_uint<16> head_dim) {
 
 inline status_t check_numbers(const Descriptor& d, int group) {
 #pragma HLS INLINE
-  const ap_uint<33> length = ap_uint<33>(d.tokens) + d.tail_tokens;
+  const ap_uint<33> length = ap_uint<33>(d.tokens) + d.inline_tokens;
   const bool unit = unit_bits(d.unit) != 0;
   status_t status = 0;
   if (d.version != abi::kAbiVersion) status |= abi::kBadVersion;
@@ -128,10 +128,10 @@ inline status_t check_arrays(const Descriptor& d, ap_uint<64> memory_beats) {
 #pragma HLS INLINE
   const ap_uint<57> bitmap = ap_uint<57>((ap_uint<33>(d.tokens) + 511) / 512) * abi::kBeatBytes;
   const ap_uint<57> marks = ap_uint<57>((units_of(d) + 511) / 512) * abi::kBeatBytes;
-  const ap_uint<57> tail = ap_uint<57>(((ap_uint<33>(d.tail_tokens) + 15) / 16) * d.group) * abi::kBeatBytes;
+  const ap_uint<57> inline_bytes = ap_uint<57>(((ap_uint<33>(d.inline_tokens) + 15) / 16) * d.group) * abi::kBeatBytes;
   status_t status = attention::check_array(d.q, ap_uint<57>(d.group * d.head_dim) * 2, memory_beats);
   status |= attention::check_array(d.index, index_bytes(d), memory_beats);
-  status |= attention::check_array(d.tail_scores, tail, memory_beats);
+  status |= attention::check_array(d.inline_scores, inline_bytes, memory_beats);
   if (d.valid != 0) status |= attention::check_array(d.valid, bitmap, memory_beats);
   if (unit_bits(d.unit) != 0) status |= attention::check_array(d.out, marks, memory_beats);
   return status | attention::check_array(d.result, sizeof(abi::GroupChoiceResult), memory_beats);
@@ -147,19 +147,19 @@ inline Job to_job(const Descriptor& d) {
   job.rows.head_dim = d.head_dim;
   job.rows.r = 0;
   job.rows.tokens = d.tokens;
-  job.rows.tail_tokens = d.tail_tokens;
+  job.rows.inline_tokens = d.inline_tokens;
   job.rows.k_top = 0;
   job.rows.local = 0;
   job.rows.count = 0;
   job.rows.k_beats = index_bytes(d) / abi::kBeatBytes;
-  job.rows.tail_v_beats = 0;
+  job.rows.inline_v_beats = 0;
   job.rows.masked = d.valid != 0;
   job.rows.scale_log2e = d.scale_log2e;
   job.rows.q = d.q / abi::kBeatBytes;
   job.rows.k = d.index / abi::kBeatBytes;
   job.rows.v = 0;
-  job.rows.tail_scores = d.tail_scores / abi::kBeatBytes;
-  job.rows.tail_v = 0;
+  job.rows.inline_scores = d.inline_scores / abi::kBeatBytes;
+  job.rows.inline_v = 0;
   job.rows.valid = d.valid / abi::kBeatBytes;
   job.rows.rows = 0;
   job.rows.v_sum = 0;

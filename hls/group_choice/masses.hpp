@@ -11,7 +11,7 @@ using mass_t = ap_uint<39>;  // of a unit, LSB 2^-31, at most 128 tokens
 using MassMemory = OnChip<mass_t, kMaxUnits>;
 constexpr int kTokenLanes = 4;
 
-// `sum`: of all valid tokens and the tail.
+// `sum`: of all valid tokens and the inline tokens.
 template <int G>
 void sum_units(const Job& job, ScoreMemory (&scores)[G], const MaskMemory& masks, const max_t max[G],
                MassMemory (&masses)[G], sum_t sum[G]) {
@@ -23,7 +23,7 @@ void sum_units(const Job& job, ScoreMemory (&scores)[G], const MaskMemory& masks
     mass[h] = 0;
     sum[h] = 0;
   }
-  const ap_uint<18> all = job.rows.tokens + job.rows.tail_tokens;
+  const ap_uint<18> all = job.rows.tokens + job.rows.inline_tokens;
   const ap_uint<18> unit_mask = (1 << job.unit_bits.to_int()) - 1;
   beat_t mask = 0;
 unit_tokens:

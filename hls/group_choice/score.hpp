@@ -74,7 +74,7 @@ inline void put_neighbours(ScoreMemory& scores, const Place& place, const score_
 
 template <int G>
 void score_spans(Stream<shifts_t>& shifts, Stream<weights_t<G>>& weights, Stream<heads_t<G>>& bases,
-                 Stream<beat_t>& codes, Stream<heads_t<G>>& tail, Stream<beat_t>& masks, Job job,
+                 Stream<beat_t>& codes, Stream<heads_t<G>>& inline_scores, Stream<beat_t>& masks, Job job,
                  ScoreMemory (&scores)[G], MaskMemory& mask_memory, status_t& status, score_t largest[G]) {
   Table tables[G][kSlots][kQuads][kPlanes];
 #pragma HLS ARRAY_PARTITION variable = tables complete dim = 1
@@ -101,7 +101,7 @@ void score_spans(Stream<shifts_t>& shifts, Stream<weights_t<G>>& weights, Stream
     best[h] = attention::kLowestScore;
     base[h] = 0;
   }
-  attention::store_tail<G>(tail, job.rows, scores, best);
+  attention::store_inline_scores<G>(inline_scores, job.rows, scores, best);
   const ap_uint<4> chunks = job.rows.row_beats;
   const ap_uint<4> sources = chunks > kWriters ? ap_uint<4>(kWriters) : chunks;  // writers of different weights
   const ap_uint<2> periods = periods_of(job);
@@ -208,7 +208,7 @@ score_periods:
   }
   status_t found = 0;
   if (!shift[6 * abi::kMaxGroup]) found |= abi::kNonFinite;
-  if (!any && job.rows.tail_tokens == 0) found |= abi::kEmpty;
+  if (!any && job.rows.inline_tokens == 0) found |= abi::kEmpty;
   status = found;
   for (int h = 0; h < G; ++h) {
 #pragma HLS UNROLL

@@ -10,10 +10,8 @@ namespace {
 void filter(Stream<beat_t>& pages, Stream<beat_t>& bitmap, const FilterJob& job, Stream<filtered_t>& filtered,
             Stream<report_t>& reports) {
 #pragma HLS DATAFLOW
-  Fifo<chunk_t, 4> chunks("chunks");
-#pragma HLS STREAM variable = chunks depth = 4
-  Fifo<marked_t, 4> marked("marked");
-#pragma HLS STREAM variable = marked depth = 4
+  DATAFLOW_FIFO(4, chunks, chunk_t);
+  DATAFLOW_FIFO(4, marked, marked_t);
   DATAFLOW_BEGIN
   DATAFLOW_STAGE(split_bitmap, bitmap, job, chunks);
   DATAFLOW_STAGE(mark_rows, pages, chunks, job, marked, reports);

@@ -111,19 +111,24 @@ class Status(IntFlag):
     BAD_SCALE = 0x200
     BAD_ROW_BYTES = 0x400
     BAD_PAGE_BYTES = 0x800
-    NON_FINITE = 0x10000
-    EMPTY = 0x20000
     BAD_UNIT = 0x1000
     BAD_EXPONENT = 0x2000
+    NON_FINITE = 0x10000
+    EMPTY = 0x20000
 
 
 class Opcode(IntEnum):
     FLUSH = 0x0
     KV_APPEND = 0x81
+    KV_READ = 0x82
     SESSION_TRIM = 0x84
     ATTN_SUBMIT = 0x85
     ATTN_FETCH = 0x86
     SESSION_FORK = 0x88
+    SESSION_ERASE = 0x8c
+    FFN_SUBMIT = 0x8d
+    SESSION_REMOVE = 0x90
+    ATTN_SUBMIT_ROWS = 0x91
 
 
 class Namespace(IntEnum):
@@ -134,10 +139,6 @@ class Namespace(IntEnum):
 class KvKind(IntEnum):
     KEYS = 0x0
     VALUES = 0x1
-
-
-class KvType(IntEnum):
-    BINARY16 = 0x0
 
 
 class AppendOption(IntEnum):
@@ -177,7 +178,7 @@ AttentionJob = np.dtype(
         ("head_dim", "<u2"),
         ("r", "<u2"),
         ("tokens", "<u4"),
-        ("tail_tokens", "<u4"),
+        ("inline_tokens", "<u4"),
         ("k_top", "<u4"),
         ("local", "<u4"),
         ("scale_log2e", "<u4"),
@@ -185,8 +186,8 @@ AttentionJob = np.dtype(
         ("q", "<u8"),
         ("k", "<u8"),
         ("v", "<u8"),
-        ("tail_scores", "<u8"),
-        ("tail_v", "<u8"),
+        ("inline_scores", "<u8"),
+        ("inline_v", "<u8"),
         ("valid", "<u8"),
         ("rows", "<u8"),
         ("v_sum", "<u8"),
@@ -205,6 +206,38 @@ AttentionResult = np.dtype(
         ("sum", "<u8", (8,)),
         ("scale", "<u4", (8,)),
         ("alpha", "<u4", (8,)),
+    ]
+)
+GroupChoiceJob = np.dtype(
+    [
+        ("version", "<u2"),
+        ("group", "<u1"),
+        ("unit", "<u1"),
+        ("head_dim", "<u2"),
+        ("exponent", "<u2"),
+        ("tokens", "<u4"),
+        ("inline_tokens", "<u4"),
+        ("k_top", "<u4"),
+        ("scale_log2e", "<u4"),
+        ("reserved0", "<u8"),
+        ("q", "<u8"),
+        ("index", "<u8"),
+        ("inline_scores", "<u8"),
+        ("valid", "<u8"),
+        ("out", "<u8"),
+        ("result", "<u8"),
+        ("reserved1", "<u8", (6,)),
+    ]
+)
+GroupChoiceResult = np.dtype(
+    [
+        ("status", "<u4"),
+        ("selected", "<u4"),
+        ("reserved0", "<u4", (2,)),
+        ("max", "<i4", (8,)),
+        ("reserved1", "<u4", (4,)),
+        ("sum", "<u8", (8,)),
+        ("unread", "<u8", (8,)),
     ]
 )
 Sqe = np.dtype(
@@ -328,37 +361,5 @@ AttnFetch = np.dtype(
         ("ticket", "<u4"),
         ("data_bytes", "<u4"),
         ("reserved1", "<u4", (4,)),
-    ]
-)
-GroupChoiceJob = np.dtype(
-    [
-        ("version", "<u2"),
-        ("group", "<u1"),
-        ("unit", "<u1"),
-        ("head_dim", "<u2"),
-        ("exponent", "<u2"),
-        ("tokens", "<u4"),
-        ("tail_tokens", "<u4"),
-        ("k_top", "<u4"),
-        ("scale_log2e", "<u4"),
-        ("reserved0", "<u8"),
-        ("q", "<u8"),
-        ("index", "<u8"),
-        ("tail_scores", "<u8"),
-        ("valid", "<u8"),
-        ("out", "<u8"),
-        ("result", "<u8"),
-        ("reserved1", "<u8", (6,)),
-    ]
-)
-GroupChoiceResult = np.dtype(
-    [
-        ("status", "<u4"),
-        ("selected", "<u4"),
-        ("reserved0", "<u4", (2,)),
-        ("max", "<i4", (8,)),
-        ("reserved1", "<u4", (4,)),
-        ("sum", "<u8", (8,)),
-        ("unread", "<u8", (8,)),
     ]
 )

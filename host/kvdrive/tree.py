@@ -23,6 +23,6 @@ def use_tools() -> None:
 def openhls() -> None:
     """Entry point of the command `openhls`: C++ to SystemVerilog."""
     use_tools()
-    from openhls.cli import main
+    from openhls.cli import run
 
-    sys.exit(main())
+    run()

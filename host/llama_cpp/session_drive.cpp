@@ -178,7 +178,7 @@ void SessionDrive::append(Session& session, const LayerRows& rows, std::uint32_t
 void SessionDrive::read(const Session& session, const LayerRows& rows, std::uint32_t first_head, std::uint32_t heads,
                         std::uint32_t first, std::uint32_t tokens, std::uint16_t* out) {
   nvme::KvRead command{};
-  command.opcode = nvme::kKvRead;
+  command.opcode = abi::kKvRead;
   command.nsid = abi::kNvm;
   command.session = session.number;
   command.head = static_cast<std::uint8_t>(first_head);
@@ -243,7 +243,7 @@ void SessionDrive::attend_together(std::span<const Query> queries) {
     at += query_bytes(queries[row]);
   }
   nvme::AttnRows command{};
-  command.opcode = nvme::kAttnSubmitRows;
+  command.opcode = abi::kAttnSubmitRows;
   command.nsid = abi::kCp;
   command.rows = static_cast<std::uint32_t>(queries.size());
   command.data_bytes = static_cast<std::uint32_t>(bytes);

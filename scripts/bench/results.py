@@ -36,7 +36,8 @@ class Result:
         parts += [f"torch {self.torch}"] if self.torch else []
         where = f"Machine: {', '.join(parts)}. Date: {self.date}{' (of the commit)' if self.committed else ''}."
         shown = "\n\n".join(table.text() for table in self.block.tables)
-        return f"{shown} {where}" if not any(table.head for table in self.block.tables) else f"{shown}\n\n{where}"
+        of_its_own = shown.splitlines()[-1].startswith(("|", "!["))  # behind a table or a picture
+        return f"{shown}\n\n{where}" if of_its_own else f"{shown} {where}"
 
 
 def save(suite: str, blocks: Sequence[Block], setup: Setup, folder: Path = FOLDER) -> Path:

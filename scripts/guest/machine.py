@@ -15,6 +15,7 @@ from guest import cpio
 from guest.image import Image
 
 MARK = "@@ "
+LONGEST_S = 3600.0  # only a guest that hangs takes so long, on a busy machine too
 # QEMU's own NVMe drive, with a namespace of zeros.
 FOREIGN_DRIVE = [
     "-blockdev",
@@ -72,7 +73,7 @@ class Guest:
         command += [*self.devices, "-append"]
         return [*command, f"console=ttyS0 panic=-1 quiet mitigations=off tsc=reliable nvme_port={port}"]
 
-    def run(self, timeout_s: float) -> list[str]:
+    def run(self, timeout_s: float = LONGEST_S) -> list[str]:
         """Run the script, return its lines. TimeoutError or RuntimeError with the console if it does not end."""
         process = subprocess.Popen(
             self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

@@ -9,7 +9,19 @@ from importlib import import_module
 from kvdrive.tree import ROOT
 
 # Modules with a function `texts`, which returns the new text of each of their files.
-PARTS = ("measured", "hardware", "gpu", "families", "requests", "identity", "options", "overview", "gain")
+PARTS = (
+    "measured",
+    "hardware",
+    "gpu",
+    "families",
+    "requests",
+    "identity",
+    "options",
+    "commands",
+    "abi",
+    "overview",
+    "gain",
+)
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""Which families docs/models.md says are served, with the shapes of transformers' default configurations.
+"""Which families docs/guide/first-run.md says are served, with the shapes of transformers' default configurations.
 
 The families are those of the tests, so that no row lacks a test.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 from kvdrive.tree import ROOT
 
-PAGE = ROOT / "docs/models.md"
+PAGE = ROOT / "docs/guide/first-run.md"
 sys.path.insert(0, str(ROOT / "tests/host"))
 
 from family_models import REFUSED, SERVED  # noqa: E402

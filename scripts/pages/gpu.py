@@ -1,4 +1,4 @@
-"""The tables of docs/gpu.md, from the results of `gpu.check` in results/gpu/*.json."""
+"""The tables of docs/results/attention.md, from the results of `gpu.check` in results/gpu/*.json."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 from kvdrive.tree import ROOT
 from pages.blocks import filled
 
-PAGE, RESULTS = ROOT / "docs/gpu.md", ROOT / "results/gpu"
+PAGE, RESULTS = ROOT / "docs/results/attention.md", ROOT / "results/gpu"
 NONE = "No figures exist yet: the check has not run on a machine with a GPU."
 
 
 def texts() -> dict[Path, str]:
     """The page with all results."""
-    return {PAGE: filled(PAGE, {"measured": measured(sorted(RESULTS.glob("*.json")))})}
+    return {PAGE: filled(PAGE, {"gpu": measured(sorted(RESULTS.glob("*.json")))})}
 
 
 def measured(files: list[Path]) -> str:

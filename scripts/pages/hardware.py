@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of docs/hardware.md, from the manifests in bitstreams/ and scripts/hardware_targets.toml.
+"""The tables of docs/results/hardware.md, from the manifests in bitstreams/ and scripts/hardware_targets.toml.
 
 A figure that nobody has measured is "-"; a target that is not reached says by how much.
 """
@@ -16,13 +16,13 @@ import bench.table
 from kvdrive.tree import ROOT
 from pages.blocks import filled
 
-PAGE = ROOT / "docs/hardware.md"
+PAGE = ROOT / "docs/results/hardware.md"
 MANIFESTS = ROOT / "bitstreams"
 TARGETS = ROOT / "scripts/hardware_targets.toml"
 RESOURCES = ("LUT", "DSP", "BRAM", "URAM", "FF")
 ROUTED = ("LUT", "FF", "DSP", "BRAM")
 MHZ = 300  # clock for which GB/s are computed
-LARGEST = 5  # the number of modules shown for a top
+LARGEST = 3  # the number of modules shown for a top
 UNCERTAINTY = 0.25  # share of the clock period kept for skew and long nets (openhls's delay table)
 
 Table = dict[str, Any]

@@ -1,4 +1,4 @@
-"""What does not count in the identity of a model, in docs/identity.md, from `kvdrive.identity.harmless`."""
+"""What does not count in the identity of a model, in docs/design/runtime.md, from `kvdrive.identity.harmless`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kvdrive.identity import harmless
 from kvdrive.tree import ROOT
 from pages.blocks import filled
 
-PAGE = ROOT / "docs/identity.md"
+PAGE = ROOT / "docs/design/runtime.md"
 TABLES = (
     ("field of a configuration, or of a part of it", harmless.CONFIG),
     ("attribute of a model or module", harmless.MODULE),

@@ -1,4 +1,4 @@
-"""All options and which of them exclude each other, in docs/options.md, from the fields and `kvdrive.config.table`."""
+"""All options, and which exclude each other, in docs/options.md, from the fields and `kvdrive.config.table`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kvdrive.policies import POLICIES, make_policy
 from kvdrive.tree import ROOT
 from pages.blocks import filled
 
-PAGE = ROOT / "docs/options.md"
+PAGE = ROOT / "docs/reference/options.md"
 
 
 def options() -> str:

@@ -1,4 +1,4 @@
-"""The tables of docs/requests.md, from those that the server checks requests with."""
+"""The tables of docs/reference/requests.md, from those that the server checks requests with."""
 
 from __future__ import annotations
 
@@ -11,19 +11,28 @@ from kvdrive.server.protocol import HARMLESS, NEUTRAL, REQUESTS
 from kvdrive.tree import ROOT
 from pages.blocks import filled
 
-PAGE = ROOT / "docs/requests.md"
+PAGE = ROOT / "docs/reference/requests.md"
 
 
 def texts() -> dict[Path, str]:
     """The page with the fields that are checked."""
-    blocks = {"implemented": "\n\n".join(map(section, REQUESTS)), "neutral": neutral(), "harmless": harmless()}
+    blocks = {"implemented": implemented(), "neutral": neutral(), "harmless": harmless()}
     return {PAGE: filled(PAGE, blocks)}
 
 
-def section(kind: type[Fields]) -> str:
-    """The fields that a kind of request implements, those of the objects in it included."""
-    head = f"**{kind.__doc__}**\n\n| Field | Is | For |\n|---|---|---|"
-    return "\n".join([head, *rows(kind, "")])
+def implemented() -> str:
+    """The fields that each kind of request implements; what both completions have stands once."""
+    of = {str(kind.__doc__): list(rows(kind, "")) for kind in REQUESTS}
+    first, second = list(of)[:2]
+    both = [row for row in of[first] if row in of[second]]
+    parts = {"Both kinds of completions:": both}
+    parts |= {what: [row for row in lines if row not in both] for what, lines in of.items()}
+    return "\n\n".join(section(what, lines) for what, lines in parts.items())
+
+
+def section(what: str, lines: list[str]) -> str:
+    """A table."""
+    return "\n".join([f"**{what}**", "", "| Field | Is | For |", "|---|---|---|", *lines])
 
 
 def rows(kind: type[Fields], before: str) -> Iterator[str]:

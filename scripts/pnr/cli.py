@@ -7,8 +7,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from openhls.backend.target import platform_names, target_of
 from openhls.errors import OpenHlsError
+from openhls.schedule.target import platform_names, target_of
 from pnr import figures, route, synthesis
 from pnr.tools import Stopped
 from rtl.build import Built, build

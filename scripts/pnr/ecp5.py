@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from openhls.backend.simulate import ToolError
+from openhls.cosim.simulate import ToolError
 from pnr.netlist import Bit, Cell
 
 _FLOATING = "1"  # what a LUT reads at an input that is not connected

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from openhls.backend.simulate import ToolError
+from openhls.cosim.simulate import ToolError
 from pnr.netlist import Bit, Cell
 
 # Yosys has models of these, and cells/gowin.v of multipliers. Neither has one of a block of memory of this family.

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from openhls.backend.target import Target, description
+from openhls.schedule.target import Target, description
 from pnr import tools
 from pnr.synthesis import DESIGN
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-from openhls.backend.simulate import ToolError
+from openhls.cosim.simulate import ToolError
 from pnr import netlist
 from pnr.ecp5 import Ecp5
 from pnr.gowin import Gowin

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from openhls.backend.simulate import ToolError
+from openhls.cosim.simulate import ToolError
 from pnr import tools
 from pnr.harness import harness_text, ports_of
 

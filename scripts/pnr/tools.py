@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from openhls.backend.simulate import ToolError
+from openhls.cosim.simulate import ToolError
 
 
 class Stopped(ToolError):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 class Platform:
     """`shell`: the Vitis platform, "" where the kernel becomes an IP of a Vivado design. `memory`: the bank of all
     memory ports in the terms of `sp=`. `package`: what `export` makes. `luts`: about what the platform leaves; compute
-    units share them. Sources are in docs/boards.md; `platforminfo -p` of the vendor's tools says the exact figures."""
+    units share them. Sources are in docs/results/hardware.md; `platforminfo -p` says the exact figures."""
 
     name: str
     part: str

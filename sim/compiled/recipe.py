@@ -41,7 +41,7 @@ class Flavour:
 
 
 # -fno-gnu-unique: a shared object uses its own variables, also where another one has some of the same name.
-PLAIN = Flavour("g++", ("-O2", "-fPIC", "-fno-gnu-unique", *WARNINGS), "scripts/system_packages.sh build")
+PLAIN = Flavour("g++", ("-O1", "-fPIC", "-fno-gnu-unique", *WARNINGS), "scripts/system_packages.sh build")
 # clang compiles checked code in half of g++'s time, and is a second compiler for the kernels. g++ warns.
 SANITIZED = Flavour(
     "clang++-19",

@@ -89,13 +89,13 @@ def _jobs(rng: np.random.Generator, small: bool) -> Iterator[Case]:
 
 
 def _shapes(rng: np.random.Generator, small: bool) -> Iterator[Case]:
-    """Each group, head dimension and length in each mode, with and without tail and mask in turn."""
+    """Each group, head dimension and length in each mode, with and without inline and mask in turn."""
     lengths = (1, 17, 129) if small else LENGTHS
     variants = list(product((False, True), repeat=2))
     for i, (g, d, s) in enumerate(product(GROUP_SIZES, (64, 128), lengths)):
         chosen = variants if s <= 17 and not small else [variants[i % 4], variants[(i + 1) % 4]][: 1 if s > 1000 else 2]
-        for masked, tailed in chosen:
-            yield from _all_modes(rng, f"g {g} d {d} s {s}", make_problem(rng, g, d, s, masked, tailed))
+        for masked, has_inline in chosen:
+            yield from _all_modes(rng, f"g {g} d {d} s {s}", make_problem(rng, g, d, s, masked, has_inline))
 
 
 def _other_head_dims(rng: np.random.Generator, small: bool) -> Iterator[Case]:
@@ -106,7 +106,7 @@ def _other_head_dims(rng: np.random.Generator, small: bool) -> Iterator[Case]:
 
 def _all_modes(rng: np.random.Generator, label: str, problem: Problem) -> Iterator[Case]:
     _, d, s, t = problem.sizes
-    label += f" tail {t}" + (" masked" if problem.valid is not None else "")
+    label += f" inline {t}" + (" masked" if problem.valid is not None else "")
     for mode in (Mode.EXACT, Mode.PARTIAL):
         yield to_case(f"{mode.name} {label}", *attend_image(problem, mode, rng).build(rng))
     r = int(rng.integers(1, d + 1)) if rng.random() < 0.5 else d // 8
@@ -131,20 +131,20 @@ def _sparf(rng: np.random.Generator, label: str, problem: Problem, r: int, k_top
         local,
         rows.scale,
         problem.bitmap,
-        problem.tail_scores,
+        problem.inline_scores,
     )
     chosen = np.flatnonzero(golden.bitmap.to_flags(tokens.bitmap, len(problem.k)))
     v_sum = golden.v_sum(problem.v, problem.bitmap)
     count = len(problem.v) if problem.valid is None else int(problem.valid.sum())
-    if problem.tail_v is not None:
-        v_sum, count = v_sum + golden.v_sum(problem.tail_v), count + len(problem.tail_v)
-    if chosen.size == 0 and problem.tail_v is None:
+    if problem.inline_v is not None:
+        v_sum, count = v_sum + golden.v_sum(problem.inline_v), count + len(problem.inline_v)
+    if chosen.size == 0 and problem.inline_v is None:
         return
     kept = replace(problem, k=problem.k[chosen], v=problem.v[chosen], valid=None)
     yield to_case(f"SPARF_ATTEND {label}", *chosen_image(kept, v_sum, count, tokens.alpha, rng).build(rng))
 
 
-def make_problem(rng: np.random.Generator, g: int, d: int, s: int, masked: bool, tailed: bool) -> Problem:
+def make_problem(rng: np.random.Generator, g: int, d: int, s: int, masked: bool, has_inline: bool) -> Problem:
     """Normally distributed data. Masked rows hold any pattern; at least one token is attended to."""
     problem = Problem(_normal(rng, g, d), _normal(rng, s, d), _normal(rng, s, d))
     if masked:
@@ -153,15 +153,15 @@ def make_problem(rng: np.random.Generator, g: int, d: int, s: int, masked: bool,
         for rows in (problem.k, problem.v):
             noise = rng.integers(0, 2**16, rows.shape, np.uint16).view(np.float16)
             rows[~problem.valid] = noise[~problem.valid]
-    if tailed:
-        add_tail(rng, problem, int(rng.choice(TAILS)))
+    if has_inline:
+        add_inline(rng, problem, int(rng.choice(TAILS)))
     return problem
 
 
-def add_tail(rng: np.random.Generator, problem: Problem, t: int) -> None:
+def add_inline(rng: np.random.Generator, problem: Problem, t: int) -> None:
     g, d, _, _ = problem.sizes
-    problem.tail_scores = (rng.standard_normal((g, t)) * 3 * 2**20).astype(np.int32)
-    problem.tail_v = _normal(rng, t, d)
+    problem.inline_scores = (rng.standard_normal((g, t)) * 3 * 2**20).astype(np.int32)
+    problem.inline_v = _normal(rng, t, d)
 
 
 def _normal(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
@@ -175,13 +175,13 @@ def _bits(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
 
 
 def _data(rng: np.random.Generator) -> Iterator[Case]:
-    """Data of every exponent, with scores far apart, saturated scores, and extreme tails."""
+    """Data of every exponent, with scores far apart, saturated scores, and extreme inline tokens."""
     for g, d, s in ((1, 64, 40), (2, 128, 33), (8, 32, 65)):
         wide = Problem(_bits(rng, g, d), _bits(rng, s, d), _bits(rng, s, d))
         yield from _all_modes(rng, "all exponents", wide)
-        add_tail(rng, wide, 5)
-        wide.tail_scores[:, :2] = (-(2**31), 2**31 - 1)
-        yield from _all_modes(rng, "extreme tail", wide)
+        add_inline(rng, wide, 5)
+        wide.inline_scores[:, :2] = (-(2**31), 2**31 - 1)
+        yield from _all_modes(rng, "extreme inline tokens", wide)
         peaked = Problem(_normal(rng, g, d) * 8, _normal(rng, s, d), _normal(rng, s, d))
         yield from _all_modes(rng, "peaked", peaked)
         flat = replace(peaked, scale=int(rng.choice([0, 1, 0x80000000, 0x807FFFFF])))
@@ -206,7 +206,7 @@ def _ties(rng: np.random.Generator, small: bool) -> Iterator[Case]:
 
 def _not_finite(rng: np.random.Generator) -> Iterator[Case]:
     """One Inf or NaN in each input. If it is attended to, results are zeros; if it is masked, it changes nothing."""
-    for name in ("q", "k", "v", "tail_v"):
+    for name in ("q", "k", "v", "inline_v"):
         for poison in (NAN, INFINITY, -INFINITY):
             problem = make_problem(rng, 2, 64, 40, False, True)
             array = getattr(problem, name)
@@ -244,10 +244,10 @@ def _not_finite_in_pairs(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def _empty(rng: np.random.Generator) -> Iterator[Case]:
-    """All tokens masked, with and without a tail, and only a tail."""
+    """All tokens masked, with and without inline tokens, and only inline tokens."""
     for g, s in ((1, 33), (8, 513)):
-        for tailed, poison in product((False, True), repeat=2):
-            problem = make_problem(rng, g, 64, s, False, tailed)
+        for has_inline, poison in product((False, True), repeat=2):
+            problem = make_problem(rng, g, 64, s, False, has_inline)
             problem.valid = np.zeros(s, np.bool_)
             if poison:
                 problem.q[0, 3] = NAN
@@ -259,19 +259,19 @@ def _empty(rng: np.random.Generator) -> Iterator[Case]:
                 tokens_image(problem, rows & np.repeat(np.uint8([255, 0]), [8, 56]), scale, 5, 2, rng),
                 chosen_image(problem, np.arange(64), 3, alpha, rng),
             ):
-                yield to_case(f"all masked, tail {tailed}, NaN {poison}", *image.build(rng))
+                yield to_case(f"all masked, inline {has_inline}, NaN {poison}", *image.build(rng))
     for g in GROUP_SIZES:
-        yield from _tail_alone(rng, g)
+        yield from _inline_alone(rng, g)
 
 
-def _tail_alone(rng: np.random.Generator, g: int) -> Iterator[Case]:
+def _inline_alone(rng: np.random.Generator, g: int) -> Iterator[Case]:
     problem = Problem(_normal(rng, g, 128), np.zeros((0, 128), np.float16), np.zeros((0, 128), np.float16))
-    add_tail(rng, problem, int(rng.choice(TAILS)))
+    add_inline(rng, problem, int(rng.choice(TAILS)))
     for mode in (Mode.EXACT, Mode.PARTIAL):
-        yield to_case(f"{mode.name} g {g} tail alone", *attend_image(problem, mode, rng).build(rng))
+        yield to_case(f"{mode.name} g {g} inline alone", *attend_image(problem, mode, rng).build(rng))
     alpha = rng.random(g).astype(np.float32).view(np.uint32)
     image = chosen_image(problem, rng.integers(-(2**63), 2**63, 128, np.int64), MAX_TOKENS, alpha, rng)
-    yield to_case(f"SPARF_ATTEND g {g} tail alone", *image.build(rng))
+    yield to_case(f"SPARF_ATTEND g {g} inline alone", *image.build(rng))
 
 
 def _valid_images(rng: np.random.Generator, g: int) -> list[Image]:
@@ -329,13 +329,13 @@ def _bad_values(job: np.void, size: int) -> dict[str, list[int]]:
         "head_dim": [0, 1, 16, 33, 63, 288, 512, 0xFFE0, 0xFFFF],
         "r": [0, int(job["r"]) + 1, 65, 0xFFFF],
         "tokens": [0, 41, MAX_TOKENS, MAX_TOKENS + 1, 2**31, big],
-        "tail_tokens": [MAX_TOKENS, 2**31, big],
+        "inline_tokens": [MAX_TOKENS, 2**31, big],
         "k_top": [0, 2, 41, MAX_TOP_K + 1, big],
         "local": [8, big],
         "scale_log2e": [0x7F800000, 0xFF800000, 0x7FC00000, 0xFFFFFFFF],
         "count": [0, MAX_TOKENS + 1, big],
     }
-    for name in ("q", "k", "v", "tail_scores", "tail_v", "valid", "rows", "v_sum", "out", "result"):
+    for name in ("q", "k", "v", "inline_scores", "inline_v", "valid", "rows", "v_sum", "out", "result"):
         here = int(job[name])
         values[name] = [here + 1, here + 32, size - 64 + 32, size, 2**63, 2**64 - 64, 2**64 - 1]
     return values
@@ -361,22 +361,22 @@ def _too_long(rng: np.random.Generator) -> Iterator[Case]:
     """One token more than a job may have, in memory that could hold it."""
     q, rows = _normal(rng, 1, 32), np.zeros(64, np.uint8)
     rows[0] = 1
-    for tokens, tailed in ((MAX_TOKENS + 1, False), (MAX_TOKENS, True)):
+    for tokens, has_inline in ((MAX_TOKENS + 1, False), (MAX_TOKENS, True)):
         k = np.zeros((tokens, 32), np.float16)
         problem = Problem(q, k, k)
-        if tailed:
-            add_tail(rng, problem, 1)
+        if has_inline:
+            add_inline(rng, problem, 1)
         memory, address = tokens_image(problem, rows, np.zeros(1, np.uint32), 1, 1, rng).build(rng)
-        yield to_case(f"refused: {tokens} tokens, tail {tailed}", memory, address)
+        yield to_case(f"refused: {tokens} tokens, inline {has_inline}", memory, address)
 
 
 def _longest(rng: np.random.Generator) -> Iterator[Case]:
     """A job with the most tokens and the largest choice allowed."""
     s, t = MAX_TOKENS - 17, 17
     problem = make_problem(rng, 1, 32, s, True, False)
-    add_tail(rng, problem, t)
-    yield to_case(f"EXACT tokens {s} tail {t}", *attend_image(problem, Mode.EXACT, rng).build(rng))
-    yield from _sparf(rng, f"tokens {s} tail {t}", problem, 3, MAX_TOP_K, 64)
+    add_inline(rng, problem, t)
+    yield to_case(f"EXACT tokens {s} inline {t}", *attend_image(problem, Mode.EXACT, rng).build(rng))
+    yield from _sparf(rng, f"tokens {s} inline {t}", problem, 3, MAX_TOP_K, 64)
 
 
 def _random_descriptors(rng: np.random.Generator, count: int) -> Iterator[Case]:

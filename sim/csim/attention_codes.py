@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 
 import golden
-from csim.attention import REFUSALS, TAILS, add_tail, make_problem, spoil
+from csim.attention import REFUSALS, TAILS, add_inline, make_problem, spoil
 from csim.attention_images import Memory, Problem, attend_image, get_job, put_job
 from csim.vectors import Case
 from golden import code_job
@@ -88,8 +88,8 @@ def _refused_status(status: int) -> Status:
     return Status(status & REFUSALS)
 
 
-def _normal(rng: np.random.Generator, bits: int, g: int, d: int, s: int, masked: bool, tailed: bool) -> Coded:
-    coded = Coded.of(make_problem(rng, g, d, s, False, tailed), bits)
+def _normal(rng: np.random.Generator, bits: int, g: int, d: int, s: int, masked: bool, has_inline: bool) -> Coded:
+    coded = Coded.of(make_problem(rng, g, d, s, False, has_inline), bits)
     if masked:
         coded.problem.valid = rng.random(s) < rng.choice([0.1, 0.5, 0.95])
         coded.problem.valid[rng.integers(s)] = True
@@ -143,15 +143,15 @@ _HARMLESS4 = 8  # the code of the other numbers of such a part
 def _shapes(rng: np.random.Generator, bits: int, g: int, small: bool) -> Iterator[Case]:
     lengths = (1, 33, 513) if small else LENGTHS
     for i, (d, s) in enumerate(product(HEAD_DIMS[bits], lengths)):
-        for masked, tailed in list(product((False, True), repeat=2))[i % 2 :: 2]:
-            coded = _normal(rng, bits, g, d, s, masked, tailed)
+        for masked, has_inline in list(product((False, True), repeat=2))[i % 2 :: 2]:
+            coded = _normal(rng, bits, g, d, s, masked, has_inline)
             for mode in MODES:
-                label = f"{mode.name} g {g} d {d} s {s} masked {masked} tail {coded.problem.sizes[3]}"
+                label = f"{mode.name} g {g} d {d} s {s} masked {masked} inline {coded.problem.sizes[3]}"
                 yield _case(label, *coded.build(mode, rng), bits, g)
 
 
 def _data(rng: np.random.Generator, bits: int, g: int) -> Iterator[Case]:
-    """Codes and steps of every value, extreme ones, all exponents of q, extreme tails and scales."""
+    """Codes and steps of every value, extreme ones, all exponents of q, extreme inline tokens and scales."""
     for d in (64, 128, 256):
         coded = _normal(rng, bits, g, d, 40, False, True)
         coded.k, coded.v = (_any_rows(rng, bits, 40, d) for _ in range(2))
@@ -174,16 +174,18 @@ def _data(rng: np.random.Generator, bits: int, g: int) -> Iterator[Case]:
         coded.v = coded.k[::-1].copy()
         coded.problem.q = rng.integers(1, 40, (g, d)).astype(np.uint16).view(np.float16)
         coded.problem.scale = None
-        coded.problem.tail_scores[:, 0], coded.problem.tail_scores[:, -1] = -(2**31), 2**31 - 1
-        yield _case(f"each step, subnormal q, extreme tail: g {g} d {d}", *coded.build(Mode.EXACT, rng), bits, g)
+        coded.problem.inline_scores[:, 0], coded.problem.inline_scores[:, -1] = -(2**31), 2**31 - 1
+        yield _case(
+            f"each step, subnormal q, extreme inline tokens: g {g} d {d}", *coded.build(Mode.EXACT, rng), bits, g
+        )
         coded.problem.q = np.zeros((g, d), np.float16)
         yield _case(f"zero query: g {g} d {d}", *coded.build(Mode.PARTIAL, rng), bits, g)
 
 
 def _not_finite(rng: np.random.Generator, bits: int, g: int) -> Iterator[Case]:
-    """Inf and NaN in q and in the tail's V; rows of K and V that are not valid, attended to and masked."""
+    """Inf and NaN in q and in the inline tokens' V; rows of K and V that are not valid, attended to and masked."""
     for d in HEAD_DIMS[bits][:2]:
-        for name in ("q", "tail_v"):
+        for name in ("q", "inline_v"):
             for poison in (np.inf, np.nan):
                 coded = _normal(rng, bits, g, d, 20, False, True)
                 array = getattr(coded.problem, name)
@@ -209,16 +211,16 @@ def _invalid_row(rng: np.random.Generator, bits: int, d: int, code: int, step: i
 
 
 def _without_tokens(rng: np.random.Generator, bits: int, g: int) -> Iterator[Case]:
-    """All tokens masked, with and without a tail, and only a tail."""
-    for tailed in (False, True):
-        coded = _normal(rng, bits, g, 128, 33, False, tailed)
+    """All tokens masked, with and without inline tokens, and only inline tokens."""
+    for has_inline in (False, True):
+        coded = _normal(rng, bits, g, 128, 33, False, has_inline)
         coded.problem.valid = np.zeros(33, np.bool_)
-        yield _case(f"all masked, tail {tailed}: g {g}", *coded.build(Mode.EXACT, rng), bits, g)
+        yield _case(f"all masked, inline {has_inline}: g {g}", *coded.build(Mode.EXACT, rng), bits, g)
     for d, t in product(HEAD_DIMS[bits], TAILS[::2]):
         none = np.zeros((0, d), np.float16)
         problem = Problem(rng.standard_normal((g, d)).astype(np.float16), none, none)
-        add_tail(rng, problem, t)
-        yield _case(f"tail of {t} alone: g {g} d {d}", *Coded.of(problem, bits).build(Mode.PARTIAL, rng), bits, g)
+        add_inline(rng, problem, t)
+        yield _case(f"inline of {t} alone: g {g} d {d}", *Coded.of(problem, bits).build(Mode.PARTIAL, rng), bits, g)
 
 
 def _refused(rng: np.random.Generator, bits: int, g: int) -> Iterator[Case]:

@@ -17,20 +17,20 @@ SCORES_PER_BEAT = 16
 
 @dataclass
 class Problem:
-    """One KV head: q [g, d], k and v [s, d] binary16, optional mask bool [s], tail scores int32 [g, t] and v [t, d]."""
+    """One KV head: q [g, d], k and v [s, d] binary16, optional mask bool [s], inline scores [g, t] and v [t, d]."""
 
     q: NDArray[np.float16]
     k: NDArray[np.float16]
     v: NDArray[np.float16]
     valid: NDArray[np.bool_] | None = None
-    tail_scores: NDArray[np.int32] | None = None
-    tail_v: NDArray[np.float16] | None = None
+    inline_scores: NDArray[np.int32] | None = None
+    inline_v: NDArray[np.float16] | None = None
     scale: int | None = None
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
         """g, d, s, t."""
-        return (*self.q.shape, len(self.k), 0 if self.tail_v is None else len(self.tail_v))
+        return (*self.q.shape, len(self.k), 0 if self.inline_v is None else len(self.inline_v))
 
     @property
     def scale_log2e(self) -> int:
@@ -111,12 +111,12 @@ def attend_image(problem: Problem, mode: Mode, rng: np.random.Generator) -> Imag
     g, d, _, _ = problem.sizes
     image.arrays["out"] = rng.integers(0, 256, g * d * (4 if mode == Mode.PARTIAL else 2), np.uint8)
     image.arrays["result"] = rng.integers(0, 256, AttentionResult.itemsize, np.uint8)
-    image.arrays |= {"k": problem.k, "v": problem.v} | _tail_v(problem)
+    image.arrays |= {"k": problem.k, "v": problem.v} | _inline_v(problem)
     return image
 
 
 def rows_image(problem: Problem, r: int, rng: np.random.Generator) -> Image:
-    """A SPARF_ROWS job. It does not look at tokens, tail and mask."""
+    """A SPARF_ROWS job. It does not look at tokens, inline and mask."""
     image = Image(_fields(problem, Mode.SPARF_ROWS) | {"r": r}, {"q": problem.q})
     image.arrays["rows"] = rng.integers(0, 256, BEAT_BYTES, np.uint8)
     image.arrays["result"] = rng.integers(0, 256, AttentionResult.itemsize, np.uint8)
@@ -151,7 +151,7 @@ def chosen_image(
     image = _image(problem, Mode.SPARF_ATTEND, rng)
     g, d, _, _ = problem.sizes
     image.fields["count"] = count
-    image.arrays |= {"k": problem.k, "v": problem.v, "v_sum": v_sum} | _tail_v(problem)
+    image.arrays |= {"k": problem.k, "v": problem.v, "v_sum": v_sum} | _inline_v(problem)
     image.arrays["out"] = rng.integers(0, 256, g * d * 2, np.uint8)
     image.arrays["result"] = _record(rng, "alpha", alpha)
     return image
@@ -165,13 +165,13 @@ def _fields(problem: Problem, mode: Mode) -> dict[str, int]:
         "group": g,
         "head_dim": d,
         "tokens": s,
-        "tail_tokens": t,
+        "inline_tokens": t,
         "scale_log2e": problem.scale_log2e,
     }
 
 
 def _image(problem: Problem, mode: Mode, rng: np.random.Generator) -> Image:
-    """The parts that all attending jobs share: q, mask and tail scores."""
+    """The parts that all attending jobs share: q, mask and inline scores."""
     image = Image(_fields(problem, mode), {"q": problem.q})
     if problem.bitmap is not None:
         beats = golden.bitmap.beats(len(problem.k))
@@ -179,16 +179,16 @@ def _image(problem: Problem, mode: Mode, rng: np.random.Generator) -> Image:
         flags = np.unpackbits(mask, bitorder="little")
         flags[: len(problem.valid)] = problem.valid
         image.arrays["valid"] = np.packbits(flags, bitorder="little")
-    if problem.tail_scores is not None:
-        g, t = problem.tail_scores.shape
+    if problem.inline_scores is not None:
+        g, t = problem.inline_scores.shape
         padded = rng.integers(-(2**31), 2**31, (g, -(-t // SCORES_PER_BEAT) * SCORES_PER_BEAT)).astype(np.int32)
-        padded[:, :t] = problem.tail_scores
-        image.arrays["tail_scores"] = padded
+        padded[:, :t] = problem.inline_scores
+        image.arrays["inline_scores"] = padded
     return image
 
 
-def _tail_v(problem: Problem) -> dict[str, NDArray[np.generic]]:
-    return {} if problem.tail_v is None else {"tail_v": problem.tail_v}
+def _inline_v(problem: Problem) -> dict[str, NDArray[np.generic]]:
+    return {} if problem.inline_v is None else {"inline_v": problem.inline_v}
 
 
 def _record(rng: np.random.Generator, name: str, values: NDArray[np.uint32]) -> NDArray[np.void]:

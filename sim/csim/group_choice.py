@@ -38,7 +38,7 @@ _SCORES_PER_BEAT = 16
 
 @dataclass
 class Choice:
-    """q [g, d] binary16, index bytes [spans, 10 d], optional mask bool [s], optional tail scores int32 [g, t]."""
+    """q [g, d] binary16, index bytes [spans, 10 d], optional mask bool [s], optional inline scores int32 [g, t]."""
 
     q: NDArray[np.float16]
     spans: NDArray[np.uint8]
@@ -46,7 +46,7 @@ class Choice:
     unit: int
     k_top: int
     valid: NDArray[np.bool_] | None = None
-    tail: NDArray[np.int32] | None = None
+    inline: NDArray[np.int32] | None = None
     scale: int | None = None
     fields: dict[str, int] = field(default_factory=dict)  # of the descriptor, instead of the right ones
 
@@ -63,7 +63,7 @@ class Choice:
             "head_dim": self.q.shape[1],
             "exponent": self.exponent,
             "tokens": self.tokens,
-            "tail_tokens": 0 if self.tail is None else self.tail.shape[1],
+            "inline_tokens": 0 if self.inline is None else self.inline.shape[1],
             "k_top": self.k_top,
             "scale_log2e": golden.scale_bits(None, self.q.shape[1]) if self.scale is None else self.scale,
         }
@@ -86,11 +86,11 @@ class Choice:
             mask = rng.integers(0, 2, golden.bitmap.beats(self.tokens) * 8 * BEAT_BYTES, np.uint8)
             mask[: self.tokens] = self.valid
             arrays["valid"] = np.packbits(mask, bitorder="little")
-        if self.tail is not None:
-            g, t = self.tail.shape
+        if self.inline is not None:
+            g, t = self.inline.shape
             padded = rng.integers(-(2**31), 2**31, (g, -(-t // _SCORES_PER_BEAT) * _SCORES_PER_BEAT)).astype(np.int32)
-            padded[:, :t] = self.tail
-            arrays["tail_scores"] = padded
+            padded[:, :t] = self.inline
+            arrays["inline_scores"] = padded
         return arrays
 
 
@@ -138,18 +138,18 @@ def _choice(rng: np.random.Generator, g: int, d: int, spans: int, unit: int) -> 
     return Choice(_normal(rng, g, d), index.to_bytes(), index.exponent, unit, k_top)
 
 
-def _with(rng: np.random.Generator, choice: Choice, masked: bool, tailed: bool) -> Choice:
+def _with(rng: np.random.Generator, choice: Choice, masked: bool, has_inline: bool) -> Choice:
     if masked:
         choice.valid = rng.random(choice.tokens) < rng.choice([0.05, 0.5, 0.95])
         choice.valid[rng.integers(choice.tokens)] = True
-    if tailed:
+    if has_inline:
         t = int(rng.choice(TAILS))
-        choice.tail = (rng.standard_normal((len(choice.q), t)) * 3 * 2**20).astype(np.int32)
+        choice.inline = (rng.standard_normal((len(choice.q), t)) * 3 * 2**20).astype(np.int32)
     return choice
 
 
 def _shapes(rng: np.random.Generator, small: bool) -> Iterator[Case]:
-    """Each group, head dimension and length, with mask, tail and unit in turn."""
+    """Each group, head dimension and length, with mask, inline and unit in turn."""
     lengths = (1, 3, 17) if small else LENGTHS
     for i, (g, d, spans) in enumerate(product(GROUP_SIZES, CHOICE_HEAD_DIMS, lengths)):
         for j in (0, 1):
@@ -157,12 +157,12 @@ def _shapes(rng: np.random.Generator, small: bool) -> Iterator[Case]:
             choice = _with(rng, _choice(rng, g, d, spans, unit), (i + j) % 2 == 1, (i // 2 + j) % 2 == 1)
             label = f"g {g} d {d} spans {spans} unit {unit} k {choice.k_top}"
             yield _case(
-                label + f" masked {choice.valid is not None} tail {choice.tail is not None}", *choice.build(rng)
+                label + f" masked {choice.valid is not None} inline {choice.inline is not None}", *choice.build(rng)
             )
 
 
 def _data(rng: np.random.Generator) -> Iterator[Case]:
-    """Index bytes of any value, extreme exponents, tails and scales, queries of all exponents."""
+    """Index bytes of any value, extreme exponents, inline tokens and scales, queries of all exponents."""
     for g, d in ((1, 128), (2, 64), (4, 256), (5, 32), (8, 128)):
         spans = rng.integers(0, 256, (6, 10 * d), np.uint8)
         choice = _with(rng, Choice(_normal(rng, g, d), spans, 14, 16, 5), True, True)
@@ -180,11 +180,11 @@ def _data(rng: np.random.Generator) -> Iterator[Case]:
         yield _case(f"largest sums: g {g} d {d}", *choice.build(rng))
         choice.q = rng.integers(1, 40, (g, d)).astype(np.uint16).view(np.float16)
         choice.scale = None
-        choice.tail[:, 0], choice.tail[:, -1] = -(2**31), 2**31 - 1
-        yield _case(f"subnormal queries, extreme tail: g {g} d {d}", *choice.build(rng))
+        choice.inline[:, 0], choice.inline[:, -1] = -(2**31), 2**31 - 1
+        yield _case(f"subnormal queries, extreme inline tokens: g {g} d {d}", *choice.build(rng))
         choice.q = np.zeros((g, d), np.float16)
         yield _case(f"zero query: g {g} d {d}", *choice.build(rng))
-        choice.tail = None
+        choice.inline = None
         choice.scale = int(rng.choice([0x3F000000, 0xBF000000]))
         choice.q = _normal(rng, g, d) * 8
         choice.spans = golden.build_index(_normal(rng, 192, d)).to_bytes()
@@ -203,7 +203,7 @@ def _ties(rng: np.random.Generator, small: bool) -> Iterator[Case]:
 
 
 def _without_result(rng: np.random.Generator) -> Iterator[Case]:
-    """Inf and NaN in q, no valid token, both; all masked with a tail is a result."""
+    """Inf and NaN in q, no valid token, both; all masked with inline tokens is a result."""
     for g, d in product(GROUP_SIZES, (64, 128)):
         choice = _choice(rng, g, d, 4, 32)
         choice.q[g - 1, d - 1] = rng.choice([np.inf, -np.inf, np.nan]).astype(np.float16)
@@ -212,7 +212,7 @@ def _without_result(rng: np.random.Generator) -> Iterator[Case]:
         yield _case(f"not finite and empty: g {g} d {d}", *choice.build(rng))
         choice.q = _normal(rng, g, d)
         yield _case(f"empty: g {g} d {d}", *choice.build(rng))
-        yield _case(f"only a tail: g {g} d {d}", *_with(rng, choice, False, True).build(rng))
+        yield _case(f"only inline tokens: g {g} d {d}", *_with(rng, choice, False, True).build(rng))
 
 
 def _refused(rng: np.random.Generator) -> Iterator[Case]:
@@ -225,8 +225,8 @@ def _refused(rng: np.random.Generator) -> Iterator[Case]:
         {"head_dim": 288},
         {"tokens": 0},
         {"tokens": 40},
-        {"tail_tokens": MAX_TOKENS},
-        {"tail_tokens": 2**32 - 1},
+        {"inline_tokens": MAX_TOKENS},
+        {"inline_tokens": 2**32 - 1},
         {"unit": 0},
         {"unit": 24},
         {"unit": 255},
@@ -239,7 +239,7 @@ def _refused(rng: np.random.Generator) -> Iterator[Case]:
         {"scale_log2e": 0x7F800000},
         {"scale_log2e": 0xFFC00000},
         *({name: value} for name in ("q", "index", "valid", "out", "result") for value in (32, 2**40, 2**64 - 64)),
-        {"tail_scores": 3},  # not in use
+        {"inline_scores": 3},  # not in use
     ]
     for g in GROUP_SIZES:
         for fields in wrong:
@@ -274,9 +274,9 @@ def _random_descriptors(rng: np.random.Generator, n: int) -> Iterator[Case]:
 def _longest(rng: np.random.Generator) -> Iterator[Case]:
     """The largest job, and the smallest unit of it."""
     spans = MAX_TOKENS // SPAN_TOKENS
-    for g, unit, tail in ((1, 16, 0), (4, 128, 32)):
-        index = rng.integers(0, 256, (spans - tail // 32, 320), np.uint8)
+    for g, unit, inline in ((1, 16, 0), (4, 128, 32)):
+        index = rng.integers(0, 256, (spans - inline // 32, 320), np.uint8)
         choice = Choice(_normal(rng, g, 32), index, 14, unit, 900)
-        if tail:
-            choice.tail = rng.integers(-(2**22), 2**22, (g, tail)).astype(np.int32)
+        if inline:
+            choice.inline = rng.integers(-(2**22), 2**22, (g, inline)).astype(np.int32)
         yield _case(f"longest: g {g} unit {unit}", *choice.build(rng))

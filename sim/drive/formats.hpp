@@ -10,7 +10,7 @@
 #include <span>
 
 #include "commands/wire.hpp"
-#include "engine/limits.hpp"
+#include "common/abi.hpp"
 
 namespace kvdrive {
 

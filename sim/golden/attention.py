@@ -31,7 +31,7 @@ class AttentionResult:
 
 
 @dataclass(frozen=True)
-class Tail:
+class Inline:
     """Tokens whose scores come from the host: `scores` int32 [g, t], `v` binary16 patterns [t, d]."""
 
     scores: NDArray[np.int32]
@@ -51,11 +51,11 @@ def attention(
     *,
     scale_log2e: int | None = None,
     valid: NDArray[np.uint8] | None = None,
-    tail_scores: NDArray[np.int32] | None = None,
-    tail_v: Half | None = None,
+    inline_scores: NDArray[np.int32] | None = None,
+    inline_v: Half | None = None,
     partial: bool = False,
 ) -> AttentionResult:
-    """Attention of q [g, d] over k, v [s, d] (binary16) and a tail of t tokens: scores int32 [g, t], v [t, d].
+    """Attention of q [g, d] over k, v [s, d] (binary16) and inline tokens of t tokens: scores int32 [g, t], v [t, d].
 
     `scale_log2e` is the binary32 pattern of c (default: `scale_bits(None, d)`), `valid` a bitmap of the dense tokens.
     With `partial`, `out` is binary32 for `merge_partials`. Status: BAD_GROUP, BAD_HEAD_DIM, BAD_LENGTH, BAD_SCALE,
@@ -65,16 +65,16 @@ def attention(
     g, d = q.shape
     if k.shape[1] != d or v.shape != k.shape:
         raise ValueError(f"q {q.shape}, k {k.shape} and v {v.shape} do not fit")
-    tail = make_tail(tail_scores, tail_v, g, d)
+    inline = make_inline(inline_scores, inline_v, g, d)
     flags = bitmaps.to_flags(valid, len(k))
     c = scale_bits(None, d) if scale_log2e is None else int(scale_log2e)
-    status = gemv.check_group(g) | gemv.check_head_dim(d) | gemv.check_tokens(len(k) + len(tail.v))
+    status = gemv.check_group(g) | gemv.check_head_dim(d) | gemv.check_tokens(len(k) + len(inline.v))
     status |= check_scale(np.array([c], np.uint32))
     if status == 0:
-        status = _check_data(q, k, v, flags, tail)
+        status = _check_data(q, k, v, flags, inline)
     if status:
         return empty_result(status, g, d, partial)
-    acc, maxima, sums = _weigh(scores(gemv.dots(q, k), c), v, valid, tail)
+    acc, maxima, sums = _weigh(scores(gemv.dots(q, k), c), v, valid, inline)
     if partial:
         out = single.ratio_to_single(acc, sums[:, None]).view(np.float32)
     else:
@@ -83,12 +83,12 @@ def attention(
 
 
 def _weigh(
-    dense: NDArray[np.int32], v: NDArray[np.uint16], valid: NDArray[np.uint8] | None, tail: Tail
+    dense: NDArray[np.int32], v: NDArray[np.uint16], valid: NDArray[np.uint8] | None, inline: Inline
 ) -> tuple[Wide, NDArray[np.int32], NDArray[np.uint64]]:
-    """(acc [g, d], M [g], Z [g]) of scores [g, s] and patterns v [s, d], with the tail; masked rows of v may be Inf."""
-    heads = [softmax(x, valid, t) for x, t in zip(dense, tail.scores, strict=True)]
+    """(acc [g, d], M [g], Z [g]) of scores [g, s] and v [s, d], with inline tokens; masked rows of v may be Inf."""
+    heads = [softmax(x, valid, t) for x, t in zip(dense, inline.scores, strict=True)]
     p = np.stack([head.p for head in heads])
-    acc = gemv.accumulate(p, np.concatenate([v, tail.v]))
+    acc = gemv.accumulate(p, np.concatenate([v, inline.v]))
     return acc, np.array([h.max for h in heads], np.int32), np.array([h.sum for h in heads], np.uint64)
 
 
@@ -107,18 +107,20 @@ def merge_partials(parts: Sequence[AttentionResult]) -> NDArray[np.float32]:
     return np.asarray(total / sum(weights), np.float32)
 
 
-def make_tail(tail_scores: NDArray[np.int32] | None, tail_v: Half | None, g: int, d: int, need_v: bool = True) -> Tail:
-    """The tail with its shapes checked; without `need_v` its values are zeros. ValueError if shapes do not fit."""
-    x = np.zeros((g, 0), np.int32) if tail_scores is None else np.asarray(tail_scores)
+def make_inline(
+    inline_scores: NDArray[np.int32] | None, inline_v: Half | None, g: int, d: int, need_v: bool = True
+) -> Inline:
+    """The inline with its shapes checked; without `need_v` its values are zeros. ValueError if shapes do not fit."""
+    x = np.zeros((g, 0), np.int32) if inline_scores is None else np.asarray(inline_scores)
     if x.dtype != np.int32 or x.ndim != 2 or len(x) != g:
-        raise ValueError(f"tail_scores must be int32 [{g}, t], got {x.dtype}{x.shape}")
-    if not need_v or tail_v is None:
+        raise ValueError(f"inline_scores must be int32 [{g}, t], got {x.dtype}{x.shape}")
+    if not need_v or inline_v is None:
         v = np.zeros((x.shape[1] if not need_v else 0, d), np.uint16)
     else:
-        v = gemv.matrix(tail_v, "tail_v")
+        v = gemv.matrix(inline_v, "inline_v")
     if v.shape != (x.shape[1], d):
-        raise ValueError(f"tail_v must be [{x.shape[1]}, {d}], got {v.shape}")
-    return Tail(x, v)
+        raise ValueError(f"inline_v must be [{x.shape[1]}, {d}], got {v.shape}")
+    return Inline(x, v)
 
 
 def empty_result(status: Status, g: int, d: int, partial: bool) -> AttentionResult:
@@ -133,11 +135,11 @@ def check_scale(scale: Single) -> Status:
 
 
 def _check_data(
-    q: NDArray[np.uint16], k: NDArray[np.uint16], v: NDArray[np.uint16], flags: NDArray[np.bool_], tail: Tail
+    q: NDArray[np.uint16], k: NDArray[np.uint16], v: NDArray[np.uint16], flags: NDArray[np.bool_], inline: Inline
 ) -> Status:
     """The status bits NON_FINITE and EMPTY, of which both may be set."""
-    used = (q, k[flags], v[flags], tail.v)
+    used = (q, k[flags], v[flags], inline.v)
     status = Status(0) if all(half.is_finite(x).all() for x in used) else Status.NON_FINITE
-    if not flags.any() and len(tail.v) == 0:
+    if not flags.any() and len(inline.v) == 0:
         status |= Status.EMPTY
     return status

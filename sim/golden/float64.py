@@ -94,18 +94,18 @@ def attention(
     *,
     scale: float | None = None,
     mask: Mask | None = None,
-    tail_scores: ArrayLike | None = None,
-    tail_v: ArrayLike | None = None,
+    inline_scores: ArrayLike | None = None,
+    inline_v: ArrayLike | None = None,
 ) -> Real:
     """softmax(scale * q k^T) v -> [g, d]; `scale` 1 / sqrt(d) by default.
 
-    The tail's scores [g, t] are logits to base e. Masked rows of v may be Inf or NaN.
+    The inline's scores [g, t] are logits to base e. Masked rows of v may be Inf or NaN.
     """
     scores = gemv_rows(q, k) * _scale(q, scale)
     if mask is not None:
         scores = np.where(mask, scores, -np.inf)
         v = np.where(np.asarray(mask)[:, None], _real(v), 0.0)
-    scores, values = _with_tail(scores, _real(v), tail_scores, tail_v)
+    scores, values = _with_inline(scores, _real(v), inline_scores, inline_v)
     return gemv_accumulate(softmax(scores), values)
 
 
@@ -119,20 +119,20 @@ def sparf(
     local: int,
     scale: float | None = None,
     mask: Mask | None = None,
-    tail_scores: ArrayLike | None = None,
-    tail_v: ArrayLike | None = None,
+    inline_scores: ArrayLike | None = None,
+    inline_v: ArrayLike | None = None,
 ) -> Sparf:
     """SparF attention for g query heads of one KV head (SparQ's score scale, a local window, mean-value blending)."""
     query, keys, values = _real(q), _real(k), _real(v)
     scale = _scale(q, scale)
     mask = np.ones(len(keys), np.bool_) if mask is None else mask
-    tail_tokens = 0 if tail_scores is None else np.shape(tail_scores)[1]
+    inline_tokens = 0 if inline_scores is None else np.shape(inline_scores)[1]
     # Steps 1 to 4: the rows with the largest |q|, then approximate scores over all tokens.
     rows = argtopk(np.abs(query).sum(axis=0), r)
     share = np.abs(query[:, rows]).sum(axis=1) / np.maximum(np.abs(query).sum(axis=1), np.finfo(np.float64).tiny)
     factor = np.where(share > 0, scale / np.sqrt(np.where(share > 0, share, 1.0)), scale)
     approximate = np.where(mask, query[:, rows] @ keys[:, rows].T * factor[:, None], -np.inf)
-    approximate, all_values = _with_tail(approximate, np.where(mask[:, None], values, 0.0), tail_scores, tail_v)
+    approximate, all_values = _with_inline(approximate, np.where(mask[:, None], values, 0.0), inline_scores, inline_v)
     p = softmax(approximate)
     # Steps 5 to 7: the last tokens are forced in, then the k largest of the heads' common mass.
     mass = p[:, : len(keys)].sum(axis=0)
@@ -142,8 +142,8 @@ def sparf(
     tokens = tokens[mask[tokens]]
     alpha = p[:, tokens].sum(axis=1) + p[:, len(keys) :].sum(axis=1)
     # Steps 8 to 11: exact attention over the chosen tokens, blended with the mean of all values.
-    near = attention(query, keys[tokens], values[tokens], scale=scale, tail_scores=tail_scores, tail_v=tail_v)
-    mean = all_values.sum(axis=0) / (np.count_nonzero(mask) + tail_tokens)
+    near = attention(query, keys[tokens], values[tokens], scale=scale, inline_scores=inline_scores, inline_v=inline_v)
+    mean = all_values.sum(axis=0) / (np.count_nonzero(mask) + inline_tokens)
     return Sparf(alpha[:, None] * near + (1.0 - alpha[:, None]) * mean, rows, tokens, alpha)
 
 
@@ -166,8 +166,8 @@ def groups(
     k_top: int,
     scale: float | None = None,
     mask: Mask | None = None,
-    tail_scores: ArrayLike | None = None,
-    tail_v: ArrayLike | None = None,
+    inline_scores: ArrayLike | None = None,
+    inline_v: ArrayLike | None = None,
 ) -> Groups:
     """Attention to the k_top units of `unit` tokens with the largest estimated mass."""
     query, keys, values = _real(q), _real(k), _real(v)
@@ -178,7 +178,7 @@ def groups(
     exponents = 2.0 ** np.ceil(np.log2(np.abs(query).max(axis=1, keepdims=True) / 127))
     estimate = np.rint(query / exponents) * exponents @ approximate.T * scale
     estimate = np.where(mask[:tokens], estimate, -np.inf)
-    estimate, _ = _with_tail(estimate, np.zeros((0, values.shape[1])), tail_scores, tail_v)
+    estimate, _ = _with_inline(estimate, np.zeros((0, values.shape[1])), inline_scores, inline_v)
     p = softmax(estimate)[:, :tokens]
     starts = np.arange(0, tokens, unit)
     mass = np.add.reduceat(p, starts, axis=1)
@@ -187,9 +187,9 @@ def groups(
     units = argtopk(order, k_top)
     chosen = np.isin(np.arange(len(keys)) // unit, units) | (np.arange(len(keys)) >= tokens)
     read = chosen & mask
-    out = attention(query, keys[read], values[read], scale=scale, tail_scores=tail_scores, tail_v=tail_v)
+    out = attention(query, keys[read], values[read], scale=scale, inline_scores=inline_scores, inline_v=inline_v)
     # What was read has exact weights, the rest estimated ones.
-    logits, _ = _with_tail(query @ keys[read].T * scale, values[read], tail_scores, tail_v)
+    logits, _ = _with_inline(query @ keys[read].T * scale, values[read], inline_scores, inline_v)
     unread = np.where(chosen[:tokens], 0, np.exp(estimate[:, :tokens])).sum(axis=1)
     return Groups(out, units, unread / (unread + np.exp(logits).sum(axis=1)))
 
@@ -198,11 +198,11 @@ def _scale(q: ArrayLike, scale: float | None) -> float:
     return 1.0 / math.sqrt(np.shape(q)[1]) if scale is None else scale
 
 
-def _with_tail(
-    scores: Real, values: Real, tail_scores: ArrayLike | None, tail_v: ArrayLike | None
+def _with_inline(
+    scores: Real, values: Real, inline_scores: ArrayLike | None, inline_v: ArrayLike | None
 ) -> tuple[Real, Real]:
-    if tail_scores is None:
+    if inline_scores is None:
         return scores, values
-    if tail_v is None:
-        raise ValueError("tail_scores without tail_v")
-    return np.concatenate([scores, _real(tail_scores)], axis=1), np.concatenate([values, _real(tail_v)])
+    if inline_v is None:
+        raise ValueError("inline_scores without inline_v")
+    return np.concatenate([scores, _real(inline_scores)], axis=1), np.concatenate([values, _real(inline_v)])

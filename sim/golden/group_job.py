@@ -31,12 +31,12 @@ def span_bytes(d: int) -> int:
 
 def sizes(job: np.void, shapes: Shapes = KERNEL_SHAPES) -> dict[str, int]:
     """Bytes of each array that a job uses, by descriptor field. Arrays without elements are not in use."""
-    g, d, s, t, unit = (int(job[name]) for name in ("group", "head_dim", "tokens", "tail_tokens", "unit"))
+    g, d, s, t, unit = (int(job[name]) for name in ("group", "head_dim", "tokens", "inline_tokens", "unit"))
     records = 1 if shapes is KERNEL_SHAPES else -(-g // MAX_GROUP)
     used = {
         "q": 2 * g * d,
         "index": s // SPAN_TOKENS * span_bytes(d),
-        "tail_scores": g * -(-t // _SCORES_PER_BEAT) * BEAT_BYTES,
+        "inline_scores": g * -(-t // _SCORES_PER_BEAT) * BEAT_BYTES,
         "valid": bitmaps.beats(s) * BEAT_BYTES if int(job["valid"]) else 0,
         "out": 0 if _bad_unit(job) else bitmaps.beats(units_of(s, unit)) * BEAT_BYTES,
         "result": records * GroupChoiceResult.itemsize,
@@ -55,7 +55,7 @@ def check(job: np.void, memory: Memory, job_address: int, shapes: Shapes = KERNE
         status |= Status(0) if d in CHOICE_HEAD_DIMS else Status.BAD_HEAD_DIM
     else:
         status |= gemv.check_head_dim(d, shapes)
-    status |= gemv.check_tokens(int(job["tokens"]) + int(job["tail_tokens"])) | _check_numbers(job)
+    status |= gemv.check_tokens(int(job["tokens"]) + int(job["inline_tokens"])) | _check_numbers(job)
     status |= check_scale(np.array([job["scale_log2e"]], np.uint32))
     for name, size in sizes(job, shapes).items():
         status |= check_address(int(job[name]), size, memory)
@@ -85,8 +85,8 @@ def run(memory: Memory, job_address: int, shapes: Shapes = KERNEL_SHAPES) -> int
 
 def _choose(job: np.void, arrays: dict[str, Memory]) -> ChoiceResult:
     """Compute from views of the job's arrays, and write its results into them."""
-    g, d, t = (int(job[name]) for name in ("group", "head_dim", "tail_tokens"))
-    tail = arrays["tail_scores"].copy().view(np.int32).reshape(g, -1)[:, :t] if t else None
+    g, d, t = (int(job[name]) for name in ("group", "head_dim", "inline_tokens"))
+    inline = arrays["inline_scores"].copy().view(np.int32).reshape(g, -1)[:, :t] if t else None
     result = group_choice(
         arrays["q"].copy().view(np.uint16).reshape(g, d),
         from_bytes(arrays["index"].copy().reshape(-1, span_bytes(d)), int(job["exponent"])),
@@ -94,7 +94,7 @@ def _choose(job: np.void, arrays: dict[str, Memory]) -> ChoiceResult:
         int(job["k_top"]),
         int(job["scale_log2e"]),
         arrays.get("valid"),
-        tail,
+        inline,
     )
     arrays["out"][:] = result.bitmap
     arrays["result"][:] = 0

@@ -17,7 +17,7 @@ from golden.abi import (
     Status,
 )
 from golden.argtopk import argtopk
-from golden.attention import attention, check_scale, empty_result, make_tail, scale_bits
+from golden.attention import attention, check_scale, empty_result, make_inline, scale_bits
 from golden.group_index import GroupIndex, build_index
 from golden.half import Half
 from golden.rounding import round_shift
@@ -106,7 +106,7 @@ def group_choice(
     k_top: int,
     scale_log2e: int,
     valid: NDArray[np.uint8] | None = None,
-    tail_scores: NDArray[np.int32] | None = None,
+    inline_scores: NDArray[np.int32] | None = None,
 ) -> ChoiceResult:
     """Choose k_top units of `unit` tokens for q [g, d] from the index; `valid` is a bitmap of the indexed tokens.
 
@@ -118,16 +118,16 @@ def group_choice(
     if index.lo.shape[1] != d:
         raise ValueError(f"q {q.shape} and an index of {index.lo.shape[1]} channels do not fit")
     flags = bitmaps.to_flags(valid, tokens)
-    tail = make_tail(tail_scores, None, g, d, need_v=False)
-    status = gemv.check_group(g) | gemv.check_head_dim(d) | gemv.check_tokens(tokens + len(tail.v))
+    inline = make_inline(inline_scores, None, g, d, need_v=False)
+    status = gemv.check_group(g) | gemv.check_head_dim(d) | gemv.check_tokens(tokens + len(inline.v))
     status |= check_scale(np.array([scale_log2e], np.uint32)) | check_choice(tokens, unit, k_top, index.exponent)
     if status == 0:
         status |= Status(0) if half.is_finite(q).all() else Status.NON_FINITE
-        status |= Status(0) if flags.any() or len(tail.v) else Status.EMPTY
+        status |= Status(0) if flags.any() or len(inline.v) else Status.EMPTY
     if status:
         return no_choice(status, g, units_of(tokens, unit) if unit in UNIT_TOKENS else 0)
     units = units_of(tokens, unit)
-    heads = [softmax(x, valid, t) for x, t in zip(group_scores(q, index, scale_log2e), tail.scores, strict=True)]
+    heads = [softmax(x, valid, t) for x, t in zip(group_scores(q, index, scale_log2e), inline.scores, strict=True)]
     p = np.zeros((g, units * unit), np.int64)
     p[:, :tokens] = [head.p[:tokens] for head in heads]
     mass = p.reshape(g, units, unit).sum(axis=2)
@@ -145,14 +145,14 @@ def limited_choice(
     limit: int,
     scale_log2e: int,
     valid: NDArray[np.uint8] | None = None,
-    tail_scores: NDArray[np.int32] | None = None,
+    inline_scores: NDArray[np.int32] | None = None,
 ) -> ChoiceResult:
     """`group_choice` with k_top units or more: so many that each head leaves at most limit / 65536 of Z unread.
 
     No limit if it is 0.
     """
     while True:
-        choice = group_choice(q, index, unit, k_top, scale_log2e, valid, tail_scores)
+        choice = group_choice(q, index, unit, k_top, scale_log2e, valid, inline_scores)
         units = units_of(index.tokens, unit)
         if choice.status or k_top == units or not limit or not _leaves_more(choice, limit):
             return choice
@@ -196,8 +196,8 @@ def groups(
     exponent: int | None = None,
     scale_log2e: int | None = None,
     valid: NDArray[np.uint8] | None = None,
-    tail_scores: NDArray[np.int32] | None = None,
-    tail_v: Half | None = None,
+    inline_scores: NDArray[np.int32] | None = None,
+    inline_v: Half | None = None,
     partial: bool = False,
     limit: int = 0,
 ) -> GroupsResult:
@@ -208,13 +208,13 @@ def groups(
     """
     q, k, v = gemv.matrix(q, "q"), gemv.matrix(k, "k"), gemv.matrix(v, "v")
     (g, d), s = q.shape, len(k)
-    tail = make_tail(tail_scores, tail_v, g, d)
+    inline = make_inline(inline_scores, inline_v, g, d)
     flags = bitmaps.to_flags(valid, s)
     c = scale_bits(None, d) if scale_log2e is None else int(scale_log2e)
     index = build_index(k, exponent)
     choice = no_choice(Status.EMPTY, g, 0)
     if index.tokens:
-        choice = limited_choice(q, index, unit, k_top, limit, c, np.packbits(flags, bitorder="little"), tail.scores)
+        choice = limited_choice(q, index, unit, k_top, limit, c, np.packbits(flags, bitorder="little"), inline.scores)
     if choice.status not in (Status(0), Status.EMPTY):
         failed = empty_result(choice.status, g, d, partial)
         return GroupsResult(
@@ -222,7 +222,9 @@ def groups(
         )
     read = chosen_tokens(choice, unit, index.tokens, s) & flags
     wanted = np.packbits(read, bitorder="little")
-    result = attention(q, k, v, scale_log2e=c, valid=wanted, tail_scores=tail.scores, tail_v=tail.v, partial=partial)
+    result = attention(
+        q, k, v, scale_log2e=c, valid=wanted, inline_scores=inline.scores, inline_v=inline.v, partial=partial
+    )
     left = np.zeros(g) if result.status else left_out(choice, result.max, result.sum)
     return GroupsResult(result.status, result.out, result.max, result.sum, choice, read, left)
 

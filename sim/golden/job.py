@@ -51,22 +51,27 @@ class _Array(NamedTuple):
 def arrays(job: np.void, shapes: Shapes = KERNEL_SHAPES) -> dict[str, _Array]:
     """The arrays that a job of a known mode uses, by descriptor field. Arrays without elements are not in use."""
     mode = Mode(int(job["mode"]))
-    g, d, s, t = (int(job[name]) for name in ("group", "head_dim", "tokens", "tail_tokens"))
+    g, d, s, t = (int(job[name]) for name in ("group", "head_dim", "tokens", "inline_tokens"))
     query, row = _Array(np.uint16, (g, d)), _Array(np.uint16, (s, d))
     bitmap = _Array(np.uint8, (bitmaps.beats(s) * BEAT_BYTES,))
     records = 1 if shapes is KERNEL_SHAPES else -(-g // MAX_GROUP)
     result = {"result": _Array(np.uint8, (records * AttentionResult.itemsize,))}
     one_beat = _Array(np.uint8, (BEAT_BYTES,))
-    tail = {"tail_scores": _Array(np.int32, (g, -(-t // _SCORES_PER_BEAT) * _SCORES_PER_BEAT))}
+    inline = {"inline_scores": _Array(np.int32, (g, -(-t // _SCORES_PER_BEAT) * _SCORES_PER_BEAT))}
     valid = {"valid": bitmap} if int(job["valid"]) else {}
     if mode == Mode.SPARF_ROWS:
         used = {"q": query, "rows": one_beat} | result
     elif mode == Mode.SPARF_TOKENS:
         columns = _Array(np.uint16, (-(-s // LANES), int(job["r"]), LANES))
-        used = {"q": query, "k": columns, "rows": one_beat, "out": bitmap} | tail | valid | result
+        used = {"q": query, "k": columns, "rows": one_beat, "out": bitmap} | inline | valid | result
     else:
         out = _Array(np.uint32 if mode == Mode.PARTIAL else np.uint16, (g, d))
-        used = {"q": query, "k": row, "v": row, "tail_v": _Array(np.uint16, (t, d)), "out": out} | tail | valid | result
+        used = (
+            {"q": query, "k": row, "v": row, "inline_v": _Array(np.uint16, (t, d)), "out": out}
+            | inline
+            | valid
+            | result
+        )
         if mode == Mode.SPARF_ATTEND:
             used["v_sum"] = _Array(np.int64, (d,))
     return {name: array for name, array in used.items() if array.size}
@@ -123,7 +128,7 @@ def check_address(address: int, size: int, memory: Memory) -> Status:
 def _check_sizes(job: np.void, shapes: Shapes) -> Status:
     """The checks that need only the descriptor's numbers."""
     mode = Mode(int(job["mode"]))
-    d, s, t, r = (int(job[name]) for name in ("head_dim", "tokens", "tail_tokens", "r"))
+    d, s, t, r = (int(job[name]) for name in ("head_dim", "tokens", "inline_tokens", "r"))
     k_top, local = int(job["k_top"]), int(job["local"])
     status = gemv.check_group(int(job["group"]), shapes) | gemv.check_head_dim(d, shapes)
     if mode in (Mode.SPARF_ROWS, Mode.SPARF_TOKENS) and not 1 <= r <= d:
@@ -191,10 +196,10 @@ class _View:
         array = self.optional(name)
         return np.zeros((0, int(self.job["head_dim"])), np.uint16) if array is None else array
 
-    def tail_scores(self) -> NDArray[np.int32] | None:
-        """int32 [g, tail_tokens] without the padding."""
-        padded = self.optional("tail_scores")
-        return None if padded is None else padded[:, : int(self.job["tail_tokens"])]
+    def inline_scores(self) -> NDArray[np.int32] | None:
+        """int32 [g, inline_tokens] without the padding."""
+        padded = self.optional("inline_scores")
+        return None if padded is None else padded[:, : int(self.job["inline_tokens"])]
 
     def write(self, name: str, values: NDArray[Any]) -> None:
         """Store an output."""
@@ -221,8 +226,8 @@ def _attend(view: _View) -> Status:
         view.read_rows("v"),
         scale_log2e=int(job["scale_log2e"]),
         valid=view.optional("valid"),
-        tail_scores=view.tail_scores(),
-        tail_v=view.optional("tail_v"),
+        inline_scores=view.inline_scores(),
+        inline_v=view.optional("inline_v"),
         partial=int(job["mode"]) == Mode.PARTIAL,
     )
     view.write("out", result.out)
@@ -249,7 +254,7 @@ def _sparf_tokens(view: _View) -> Status:
         int(job["local"]),
         view.per_head("scale"),
         view.optional("valid"),
-        view.tail_scores(),
+        view.inline_scores(),
     )
     view.write("out", result.bitmap)
     view.write_record(result.status, selected=result.selected, max=result.max, sum=result.sum, alpha=result.alpha)
@@ -267,8 +272,8 @@ def _sparf_attend(view: _View) -> Status:
         view.per_head("alpha"),
         int(job["scale_log2e"]),
         view.optional("valid"),
-        view.tail_scores(),
-        view.optional("tail_v"),
+        view.inline_scores(),
+        view.optional("inline_v"),
     )
     view.write("out", result.out)
     view.write_record(result.status, max=result.max, sum=result.sum)

@@ -9,7 +9,7 @@ from golden import bitmap as bitmaps
 from golden import gemv, half, single, wide
 from golden.abi import BEAT_BITS, MAX_TOKENS, MAX_TOP_K, WEIGHT_BITS, Status
 from golden.argtopk import argtopk
-from golden.attention import AttentionResult, check_scale, empty_result, make_tail, scale_bits
+from golden.attention import AttentionResult, check_scale, empty_result, make_inline, scale_bits
 from golden.attention import attention as exact_attention
 from golden.half import Half
 from golden.single import Single
@@ -85,7 +85,7 @@ def sparf_tokens(
     local: int,
     scale: Single,
     valid: NDArray[np.uint8] | None = None,
-    tail_scores: NDArray[np.int32] | None = None,
+    inline_scores: NDArray[np.int32] | None = None,
 ) -> TokensResult:
     """Choose k_top of the dense tokens from the chosen rows of K, [ceil(tokens / 32), r, 32] binary16.
 
@@ -95,22 +95,22 @@ def sparf_tokens(
     g, d = q.shape
     k = gemv.rows_of_columns(k_columns, tokens)
     flags = bitmaps.to_flags(valid, tokens)
-    tail = make_tail(tail_scores, None, g, d, need_v=False)
+    inline = make_inline(inline_scores, None, g, d, need_v=False)
     scale = single.patterns(scale)
     embedding = np.flatnonzero(bitmaps.to_flags(rows, d))
-    status = gemv.check_group(g) | gemv.check_head_dim(d) | gemv.check_tokens(tokens + len(tail.v))
+    status = gemv.check_group(g) | gemv.check_head_dim(d) | gemv.check_tokens(tokens + len(inline.v))
     status |= check_scale(scale) | _check_choice(tokens, k_top, local)
     if not 1 <= k.shape[1] <= d or embedding.size != k.shape[1]:
         status |= Status.BAD_R
     if status == 0:
         finite = half.is_finite(q).all() and half.is_finite(k[flags]).all()
         status |= Status(0) if finite else Status.NON_FINITE
-        status |= Status(0) if flags.any() or len(tail.v) else Status.EMPTY
+        status |= Status(0) if flags.any() or len(inline.v) else Status.EMPTY
     if status:
         zeros = np.zeros(g, np.uint32)
         return TokensResult(status, bitmaps.zeros(tokens), 0, zeros.astype(np.int32), zeros.astype(np.uint64), zeros)
     dense = scores(gemv.dots(q[:, embedding], k), scale[:, None])
-    heads = [softmax(x, valid, t) for x, t in zip(dense, tail.scores, strict=True)]
+    heads = [softmax(x, valid, t) for x, t in zip(dense, inline.scores, strict=True)]
     p = np.stack([head.p for head in heads])
     sums = np.array([head.sum for head in heads], np.uint64)
     chosen = argtopk(token_keys(p[:, :tokens], sums, flags, local), k_top).indices
@@ -149,16 +149,16 @@ def sparf_attend(
     alpha: Single,
     scale_log2e: int,
     valid: NDArray[np.uint8] | None = None,
-    tail_scores: NDArray[np.int32] | None = None,
-    tail_v: Half | None = None,
+    inline_scores: NDArray[np.int32] | None = None,
+    inline_v: Half | None = None,
 ) -> AttentionResult:
-    """Attention over the chosen tokens k, v [n, d] and the tail, blended with the mean of all V.
+    """Attention over the chosen tokens k, v [n, d] and the inline tokens, blended with the mean of all V.
 
     `v_sum` int64 [d] (LSB 2^-24) over `count` tokens; `alpha` patterns [g] from `sparf_tokens`.
     """
     v_sum, alpha = np.asarray(v_sum), single.patterns(alpha)
     o = exact_attention(
-        q, k, v, scale_log2e=scale_log2e, valid=valid, tail_scores=tail_scores, tail_v=tail_v, partial=True
+        q, k, v, scale_log2e=scale_log2e, valid=valid, inline_scores=inline_scores, inline_v=inline_v, partial=True
     )
     g, d = o.out.shape
     if v_sum.dtype != np.int64 or v_sum.shape != (d,) or alpha.shape != (g,):
@@ -195,8 +195,8 @@ def sparf(
     local: int,
     scale_log2e: int | None = None,
     valid: NDArray[np.uint8] | None = None,
-    tail_scores: NDArray[np.int32] | None = None,
-    tail_v: Half | None = None,
+    inline_scores: NDArray[np.int32] | None = None,
+    inline_v: Half | None = None,
 ) -> SparfResult:
     """The three jobs one after the other, with the caller's page fetches between them done on arrays.
 
@@ -207,23 +207,25 @@ def sparf(
     (g, d), s = q.shape, len(k)
     if k.shape[1] != d or v.shape != k.shape:
         raise ValueError(f"q {q.shape}, k {k.shape} and v {v.shape} do not fit")
-    tail = make_tail(tail_scores, tail_v, g, d)
+    inline = make_inline(inline_scores, inline_v, g, d)
     flags = bitmaps.to_flags(valid, s)
     c = scale_bits(None, d) if scale_log2e is None else int(scale_log2e)
     first = sparf_rows(q, r, c)
     if first.status:
         return _sparf_failed(first.status, g, d, s)
     columns = gemv.block_columns(k[:, np.flatnonzero(bitmaps.to_flags(first.rows, d))])
-    second = sparf_tokens(q, columns, first.rows, s, k_top, local, first.scale, valid, tail.scores)
+    second = sparf_tokens(q, columns, first.rows, s, k_top, local, first.scale, valid, inline.scores)
     status = second.status
-    if status == 0 and not (half.is_finite(v[flags]).all() and half.is_finite(tail.v).all()):
+    if status == 0 and not (half.is_finite(v[flags]).all() and half.is_finite(inline.v).all()):
         status = Status.NON_FINITE
     if status:
         return _sparf_failed(status, g, d, s)
     chosen = bitmaps.to_flags(second.bitmap, s)
-    total = v_sum(v, valid) + v_sum(tail.v)
-    count = int(flags.sum()) + len(tail.v)
-    third = sparf_attend(q, k[chosen], v[chosen], total, count, second.alpha, c, tail_scores=tail.scores, tail_v=tail.v)
+    total = v_sum(v, valid) + v_sum(inline.v)
+    count = int(flags.sum()) + len(inline.v)
+    third = sparf_attend(
+        q, k[chosen], v[chosen], total, count, second.alpha, c, inline_scores=inline.scores, inline_v=inline.v
+    )
     if third.status:
         return _sparf_failed(third.status, g, d, s)
     return SparfResult(third.status, third.out, first.rows, second.bitmap, second.alpha, third.max, third.sum)

@@ -11,23 +11,23 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from openhls.backend.cosim import Cosimulation, cosimulate, parse_choice, parse_elements
-from openhls.backend.cosim.testbench import TestbenchRun, replay_testbench, run_testbench
-from openhls.backend.design import Design, write_design
-from openhls.backend.expect import read_expectation
-from openhls.backend.netlist import NetlistError
-from openhls.backend.report import as_json
-from openhls.backend.simulate import PATIENCE
-from openhls.backend.target import DEFAULT, platform_names, target_of
 from openhls.config import Component, read_config
+from openhls.cosim import Cosimulation, cosimulate, parse_choice, parse_elements
+from openhls.cosim.simulate import PATIENCE
+from openhls.cosim.testbench import TestbenchRun, replay_testbench, run_testbench
+from openhls.emit.design import Design
+from openhls.emit.expect import read_expectation
+from openhls.emit.netlist import NetlistError
+from openhls.emit.report import as_json
 from openhls.errors import OpenHlsError
 from openhls.estimate import estimate
-from openhls.frontend.compile import compile_program
+from openhls.frontend.diagnostics import WrongCpp
 from openhls.frontend.directives import read_tcl
 from openhls.frontend.interfaces import FLOWS
 from openhls.ir import Program
-from openhls.pipeline import checked
+from openhls.pipeline import checked, compile_program, write_design
 from openhls.printer import print_program
+from openhls.schedule.target import DEFAULT, platform_names, target_of
 
 REFUSED = 2
 FAULT = 3
@@ -48,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     source.add_argument("--flow", choices=FLOWS, help="what arguments without INTERFACE are (vitis: m_axi)")
     source.add_argument("--directives", type=Path, metavar="TCL", help="set_directive_... commands")
     source.add_argument("--strict", action="store_true", help="refuse what would be a warning: pragmas without effect")
+    source.add_argument("--verbose", action="store_true", help="print all that clang says about wrong C++")
     source.add_argument("--verify", action="store_true", help="check the rules of the IR after every pass")
     hardware = argparse.ArgumentParser(add_help=False)
     hardware.add_argument("--platform", choices=platform_names(), default=DEFAULT, help="the device (%(default)s)")
@@ -246,8 +247,15 @@ def main(arguments: list[str] | None = None) -> int:
         return _of_folder(options) if options.command in ("estimate", "report") else _of_source(options)
     except OpenHlsError as error:
         print(f"openhls: {error}", file=sys.stderr)
+        if isinstance(error, WrongCpp) and getattr(options, "verbose", False):
+            print(error.details, file=sys.stderr)
         return REFUSED
     except (NetlistError, AssertionError, LookupError, TypeError, ValueError, RecursionError) as error:
         what = f"{type(error).__name__}: {error}".rstrip(": ")
         print(f"openhls: a fault of openhls, not of the C++ ({what}); please report the source", file=sys.stderr)
         return FAULT
+
+
+def run() -> None:
+    """The command `openhls`."""
+    sys.exit(main())

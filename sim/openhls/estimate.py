@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from openhls.backend.simulate import ToolError
+from openhls.cosim.simulate import ToolError
 from openhls.synthesis import readable, synthesise
 
 Area = dict[str, float]

@@ -366,7 +366,8 @@ class Array:
     `initial` are the contents when the top starts (a table, never stored to); None: any contents. An `external` array
     belongs to a caller. `storage` is the BIND_STORAGE type and implementation, in lower case ("ram_s2p", "bram").
     `first` names the array whose second read port this one is (passes/second_port.py). With `two_ports`, each of them
-    reads or writes in a cycle; else there is one port to read and one to write.
+    reads or writes in a cycle; else there is one port to read and one to write. Of each block, the first `block`
+    elements are used; 0: all.
     """
 
     name: str
@@ -380,6 +381,7 @@ class Array:
     location: Location = UNKNOWN
     first: str = ""
     two_ports: bool = False
+    block: int = 0
 
 
 @dataclass(frozen=True)
@@ -419,7 +421,7 @@ class MemoryPort:
       of one bit arrives on `NAME_b` once memory has answered for all of its elements, 1 if it has reported an error
       since the top started. Answers wait for as long as it takes: any number of requests may go before the first read.
     * both: within a block and from one iteration to the next, an element is read before a later one is written, and
-      an answer is read before later requests for elements to read go out (backend/dependence.py).
+      an answer is read before later requests for elements to read go out (schedule/dependence.py).
 
     A request is REQUEST_WIDTH bits, the fields of REQUEST_FIELDS from bit 0 up: the element at byte `address`, then
     `count` - 1 more, each `stride` elements (signed) after the one before; `count` is 1 or more. A port that is only

@@ -21,8 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from openhls.backend import simulate
-from openhls.backend.target import target_of
+from openhls.cosim import simulate
+from openhls.schedule.target import target_of
 
 # Synthesis as synth_xilinx has it, but for the mapping to LUTs: that one is for the least depth, whatever it takes.
 _DEFAULT = target_of(300.0)

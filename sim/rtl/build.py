@@ -6,14 +6,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from openhls.backend.design import Design, write_design
-from openhls.backend.target import DEFAULT, PLATFORMS, Target, target_of
-from openhls.frontend.compile import compile_program
+from openhls.emit.design import Design
 from openhls.ir import Program
+from openhls.pipeline import compile_program, write_design
+from openhls.schedule.target import DEFAULT, PLATFORMS, Target, target_of
+from rtl.identity import rtl_hash
 from rtl.kernels import HLS, ROOT, Top
 
 # An installed package may be read-only, so it uses the user's cache folder.
@@ -23,9 +23,7 @@ COMPILER = ROOT / "sim/openhls"
 # Parts of openhls that have no effect on the RTL: simulation, comparison, measurement and its command line.
 _BESIDE = (
     "fuzz/",
-    "backend/cosim/",
-    "backend/driver.py",
-    "backend/simulate.py",
+    "cosim/",
     "store.py",
     "cli.py",
     "config.py",
@@ -77,25 +75,6 @@ def hash_files(paths: list[Path]) -> str:
 
 def compiler_hash() -> str:
     return hash_files(compiler_files())
-
-
-def rtl_hash(folder: Path) -> str:
-    """One hash over the SystemVerilog of a top and its library, without what changes no hardware: comments, and the
-    names of nets."""
-    total = hashlib.sha256()
-    for path in sorted((folder / "rtl").glob("*.sv")):
-        code = without_names(path.read_text())
-        total.update(f"{path.name}\0{hashlib.sha256(code.encode()).hexdigest()}\n".encode())
-    return total.hexdigest()
-
-
-def without_names(text: str) -> str:
-    """A module without comments, blank lines and messages; the nets that it declares are numbered."""
-    code = re.sub(r"//.*|/\*.*?\*/|\$fatal.*", "", text)
-    code = "\n".join(line.rstrip() for line in code.splitlines() if line.strip())
-    nets = re.findall(r"^  logic (?:\[\d+:0\] )?(\w+);", code, re.MULTILINE)
-    numbers = {net: f"net_{number}" for number, net in enumerate(nets)}
-    return re.sub(r"""(?<![.\w'"])[A-Za-z_]\w*""", lambda word: numbers.get(word.group(), word.group()), code)
 
 
 def build(top: Top, out: Path = OUT, target: Target | None = None, defines: tuple[str, ...] = ()) -> Built:

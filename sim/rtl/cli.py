@@ -7,7 +7,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from openhls.backend.expect import check_intervals, read_expectation
+from openhls.emit.expect import check_intervals, read_expectation
 from openhls.errors import OpenHlsError
 from openhls.estimate import estimate
 from rtl import manifest

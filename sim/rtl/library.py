@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openhls import store
-from openhls.backend import simulate
-from openhls.backend.driver import connections
+from openhls.cosim import simulate
+from openhls.cosim.driver import connections
 from openhls.errors import OpenHlsError
 from rtl.build import OUT, Built, build, hash_files, stamp_of
 from rtl.kernels import ROOT, Top

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from openhls.backend.report import RegionReport
+from openhls.emit.report import RegionReport
 from openhls.errors import OpenHlsError
 from openhls.frontend.toolchain import CLANG
 from rtl.build import Built, compiler_hash, hash_files, sources_of

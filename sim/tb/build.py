@@ -13,7 +13,7 @@ from pathlib import Path
 from cocotb_tools import config
 
 from openhls import store
-from openhls.backend import simulate
+from openhls.cosim import simulate
 from rtl.build import build, hash_files, stamp_of
 from rtl.kernels import ROOT, Top
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from openhls import store
-from openhls.backend import simulate
+from openhls.cosim import simulate
 from openhls.errors import OpenHlsError
 from rtl import build, manifest
 from rtl.kernels import ROOT, Top

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/hardware.md: the tables are those of the manifests, and a missed target is shown as missed."""
+"""docs/results/hardware.md: the tables are those of the manifests, and a missed target is shown as missed."""
 
 import pytest
 

@@ -7,7 +7,7 @@ from random_halves import halves
 from kvdrive import abi
 
 
-def tail_data(rng, heads, group, tokens, d):
+def inline_data(rng, heads, group, tokens, d):
     """Host scores int32 [heads, group, tokens] and V [heads, tokens, d], and both as a command carries them."""
     scores = rng.integers(-8 << 20, 8 << 20, (heads, group, tokens)).astype(np.int32)
     v = halves(rng, heads, tokens, d)

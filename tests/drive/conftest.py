@@ -20,13 +20,13 @@ from kvdrive.nvme import wire
 attention = once(golden.attention)
 OPCODES = {
     "append": (abi.KvAppend, abi.Opcode.KV_APPEND, abi.Namespace.NVM),
-    "read": (wire.KvRead, wire.SessionOpcode.KV_READ, abi.Namespace.NVM),
+    "read": (wire.KvRead, abi.Opcode.KV_READ, abi.Namespace.NVM),
     "trim": (abi.SessionTrim, abi.Opcode.SESSION_TRIM, abi.Namespace.NVM),
     "submit": (abi.AttnSubmit, abi.Opcode.ATTN_SUBMIT, abi.Namespace.CP),
     "fetch": (abi.AttnFetch, abi.Opcode.ATTN_FETCH, abi.Namespace.CP),
     "fork": (abi.SessionFork, abi.Opcode.SESSION_FORK, abi.Namespace.NVM),
-    "remove": (wire.SessionRemove, wire.SessionOpcode.SESSION_REMOVE, abi.Namespace.NVM),
-    "erase": (abi.SessionTrim, wire.SessionOpcode.SESSION_ERASE, abi.Namespace.NVM),
+    "remove": (wire.SessionRemove, abi.Opcode.SESSION_REMOVE, abi.Namespace.NVM),
+    "erase": (abi.SessionTrim, abi.Opcode.SESSION_ERASE, abi.Namespace.NVM),
     "flush": (abi.Sqe, abi.Opcode.FLUSH, abi.Namespace.NVM),
 }
 

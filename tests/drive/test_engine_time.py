@@ -26,7 +26,7 @@ CODES = Path("hls/attention_codes/kernel.toml")
 def stated(group: int, **variables: int) -> int:
     """Formula and fill of the manifest of a group size."""
     cycles = json.loads((ROOT / f"bitstreams/attention_g{group}.json").read_text())["cycles"]
-    unused = dict.fromkeys(("tail", "r", "k_top", "digits"), 0)
+    unused = dict.fromkeys(("inline_tokens", "r", "k_top", "digits"), 0)
     return eval(cycles["formula"], {}, {"g": group, **unused, **variables}) + cycles.get("fill", 0)
 
 
@@ -72,7 +72,7 @@ def test_a_job_over_codes_takes_the_stated_cycles(make_drive, engine, kind, grou
     host.store(rows, rows, type=kind)
     formula = tomllib.loads((ROOT / CODES).read_text())["cycles"]["formula"].replace("\n", " ")
     bits = FORMATS[kind]
-    variables = {"g": group, "d": d, "tokens": tokens, "tail": 0, "mode": abi.Mode.EXACT, "bits": bits}
+    variables = {"g": group, "d": d, "tokens": tokens, "inline_tokens": 0, "mode": abi.Mode.EXACT, "bits": bits}
     cycles = spent(host, np.ones((1, group, d), np.float16), tokens, mode=abi.Mode.EXACT)
     assert cycles == eval(formula, {}, variables)
     assert cycles < stated(group, mode=abi.Mode.EXACT, d=d, tokens=tokens)
@@ -104,7 +104,7 @@ def test_a_choice_of_groups_takes_the_stated_cycles(host, group, d, tokens, unit
     host.store(rows, rows, options=abi.AppendOption.APPEND_GROUPS)
     cycles = spent(host, rows[:, :group], tokens, mode=abi.Mode.GROUPS, r=unit, k_top=2)
     last = tokens % unit or unit
-    variables = {"g": group, "d": d, "tail": 0, "tokens": tokens, "units": -(-tokens // unit)}
+    variables = {"g": group, "d": d, "inline_tokens": 0, "tokens": tokens, "units": -(-tokens // unit)}
     choice = eval(formula.replace("\n", " "), {}, variables)
     assert cycles == choice + stated(group, mode=abi.Mode.EXACT, d=d, tokens=unit + last)
 

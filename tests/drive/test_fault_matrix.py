@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each row of the fault matrix in docs/drive.md names a test, and each fault that can be injected has a row."""
+"""Each row of the fault matrix in docs/design/drive.md names a test, and each fault that can be injected has a row."""
 
 import ast
 import re
@@ -14,7 +14,7 @@ TESTS = Path(__file__).parents[1]
 
 def matrix():
     """The cells of each row."""
-    lines = (TESTS.parent / "docs" / "drive.md").read_text().splitlines()
+    lines = (TESTS.parent / "docs/design/drive.md").read_text().splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("| Fault |"))
     rows = []
     for line in lines[start + 2 :]:

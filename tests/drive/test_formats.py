@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from answers import result_bytes, split_result, tail_data
+from answers import inline_data, result_bytes, split_result
 from coded_rows import FORMATS, as_stored, decode, encode, per_group
 from disk import PAGE, journal_start, put
 from hypothesis import given, settings
@@ -203,7 +203,7 @@ def test_inline_tokens_are_binary16(host, kind):
     d, tokens = 64, 130
     k, v, q = halves(rng, 1, tokens, d), halves(rng, 1, tokens, d), halves(rng, 1, 2, d)
     values = keep(host, kind, k, v)
-    scores, tail_v, extra = tail_data(rng, 1, 2, 5, d)
+    scores, inline_v, extra = inline_data(rng, 1, 2, 5, d)
     ticket = host.submit(q, tokens, extra=extra, inline_tokens=5)
     assert ticket.status == abi.NvmeStatus.SUCCESS
     reply = host.fetch(ticket.result, result_bytes(q))
@@ -212,8 +212,8 @@ def test_inline_tokens_are_binary16(host, kind):
         values[0][0],
         values[1][0],
         scale_log2e=golden.scale_bits(None, d),
-        tail_scores=scores[0],
-        tail_v=tail_v[0],
+        inline_scores=scores[0],
+        inline_v=inline_v[0],
     )
     np.testing.assert_array_equal(split_result(reply.data, q, np.uint16)[1][0], want.out.view(np.uint16))
 

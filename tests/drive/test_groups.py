@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from answers import tail_data
+from answers import inline_data
 from coded_rows import FORMATS, decode, encode
 from disk import forge
 from once import once
@@ -38,10 +38,10 @@ def store(host, rng, k, v, options=GROUPS, **fields):
     return cuts[1]
 
 
-def ask(host, q, tokens, valid=None, tail=None, *, unit=32, k_top=4, **fields):
+def ask(host, q, tokens, valid=None, inline=None, *, unit=32, k_top=4, **fields):
     """The records and outputs of a command over the first `tokens` tokens."""
     heads, group, d = q.shape
-    inline_tokens, extra = (0, None) if tail is None else (tail[0].shape[2], tail[2])
+    inline_tokens, extra = (0, None) if inline is None else (inline[0].shape[2], inline[2])
     how = {"mode": abi.Mode.GROUPS, "r": unit, "k_top": k_top}
     ticket = host.submit(q, tokens, valid, extra=extra, inline_tokens=inline_tokens, **(how | fields))
     assert ticket.status == OK
@@ -52,15 +52,15 @@ def ask(host, q, tokens, valid=None, tail=None, *, unit=32, k_top=4, **fields):
     return found, reply.data[found.nbytes :].view(np.uint16).reshape(heads, group, d)
 
 
-def check(host, q, k, v, tokens, first, valid=None, tail=None, *, unit=32, k_top=4, limit=0, **fields):
+def check(host, q, k, v, tokens, first, valid=None, inline=None, *, unit=32, k_top=4, limit=0, **fields):
     """Compare a command's answer with the golden model's; `first`: tokens of the first append."""
-    records, out = ask(host, q, tokens, valid, tail, unit=unit, k_top=k_top, local=limit, **fields)
+    records, out = ask(host, q, tokens, valid, inline, unit=unit, k_top=k_top, local=limit, **fields)
     for head in range(len(q)):
         want = groups(
             q[head], k[head, :tokens], v[head, :tokens], unit=unit, k_top=k_top, limit=limit,
             exponent=index_exponent(k[head, :first]),
             valid=None if valid is None else np.packbits(valid, bitorder="little"),
-            tail_scores=None if tail is None else tail[0][head], tail_v=None if tail is None else tail[1][head],
+            inline_scores=inline and inline[0][head], inline_v=inline and inline[1][head],
         )  # fmt: skip
         assert want.status == 0
         np.testing.assert_array_equal(out[head], want.out.view(np.uint16))
@@ -97,11 +97,11 @@ def test_groups_equals_golden(make_drive, case, engine):
     k, v, q = halves(rng, heads, stored, D), halves(rng, heads, stored, D), halves(rng, heads, group, D)
     first = store(host, rng, k, v)
     valid = rng.random(tokens) < 0.7 if masked else None
-    tail = tail_data(rng, heads, group, inline_tokens, D) if inline_tokens else None
+    inline = inline_data(rng, heads, group, inline_tokens, D) if inline_tokens else None
     indexed = tokens // 32 * 32
     k_top_golden = max(1, min(k_top, units_of(indexed, unit)))
-    records, out = ask(host, q, tokens, valid, tail, unit=unit, k_top=k_top)
-    again = check(host, q, k, v, tokens, first, valid, tail, unit=unit, k_top=k_top_golden)
+    records, out = ask(host, q, tokens, valid, inline, unit=unit, k_top=k_top)
+    again = check(host, q, k, v, tokens, first, valid, inline, unit=unit, k_top=k_top_golden)
     np.testing.assert_array_equal(records, again)
     assert out.any()
 
@@ -113,9 +113,9 @@ def test_only_inline_tokens_are_valid(make_drive, engine):
     host = make_drive(engine=engine)
     k, v, q = halves(rng, 2, 700, D), halves(rng, 2, 700, D), halves(rng, 2, 4, D)
     host.store(k, v, options=GROUPS)
-    nothing, tail = np.zeros(700, np.bool_), tail_data(rng, 2, 4, 5, D)
-    _, out = ask(host, q, 700, nothing, tail, unit=32, k_top=3)
-    exact = ask(host, q, 700, nothing, tail, mode=abi.Mode.EXACT, unit=0, k_top=0)[1]
+    nothing, inline = np.zeros(700, np.bool_), inline_data(rng, 2, 4, 5, D)
+    _, out = ask(host, q, 700, nothing, inline, unit=32, k_top=3)
+    exact = ask(host, q, 700, nothing, inline, mode=abi.Mode.EXACT, unit=0, k_top=0)[1]
     np.testing.assert_array_equal(out, exact)
     assert out.any()
 
@@ -139,8 +139,8 @@ def test_a_limit_of_what_is_left_unread(make_drive, case, engine):
     k, v, q = halves(rng, 2, 1300, D), halves(rng, 2, 1300, D), halves(rng, 2, group, D)
     first = store(host, rng, k, v)
     valid = rng.random(1300) < 0.7 if masked else None
-    tail = tail_data(rng, 2, group, inline_tokens, D) if inline_tokens else None
-    check(host, q, k, v, 1300, first, valid, tail, unit=16, k_top=3, limit=limit)
+    inline = inline_data(rng, 2, group, inline_tokens, D) if inline_tokens else None
+    check(host, q, k, v, 1300, first, valid, inline, unit=16, k_top=3, limit=limit)
 
 
 def test_easy_queries_read_less_than_hard_ones(host):
@@ -213,7 +213,7 @@ def test_rows_in_8_and_4_bits(make_drive, kind, preset, engine):
     for first, last in ((0, 400), (400, 1000)):
         host.store(*(rows[:, first:last] for rows in coded), first_token=first, options=GROUPS, type=kind)
     check(host, q, k, v, 1000, 400, unit=16, k_top=9)
-    check(host, q, k, v, 900, 400, rng.random(900) < 0.7, tail_data(rng, 2, 4, 5, D), unit=64, k_top=4)
+    check(host, q, k, v, 900, 400, rng.random(900) < 0.7, inline_data(rng, 2, 4, 5, D), unit=64, k_top=4)
     assert host.fork(1, 2, 777).status == OK
     assert host.trim(1, 650).status == OK
     host.reopen()
@@ -587,8 +587,8 @@ def test_rtl_gives_the_bits_of_the_other_engines(make_drive, rtl, d):
         host = make_drive(engine=engine)
         k, v, q = halves(rng, 1, 300, d), halves(rng, 1, 300, d), halves(rng, 1, 1, d)
         first = store(host, rng, k, v)
-        valid, tail = rng.random(300) < 0.7, tail_data(rng, 1, 1, 3, d)
-        answers[engine] = check(host, q, k, v, 300, first, valid, tail, unit=16, k_top=3, limit=6554).tobytes()
+        valid, inline = rng.random(300) < 0.7, inline_data(rng, 1, 1, 3, d)
+        answers[engine] = check(host, q, k, v, 300, first, valid, inline, unit=16, k_top=3, limit=6554).tobytes()
     assert answers["rtl"] == answers["hls"] == answers["fast"]
 
 

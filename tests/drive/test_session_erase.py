@@ -12,7 +12,6 @@ import pytest
 from stored_bytes import occurrences
 
 from kvdrive import abi
-from kvdrive.nvme import wire
 
 S = abi.NvmeStatus
 SECRET, OTHER, KEPT = b"\x5a\x3c", b"\x11\x2f", b"\x66\x1e"  # one finite binary16 each
@@ -235,4 +234,4 @@ def test_refusals(make_drive, folder):
     assert host.raw(host.entry("erase", session=1, nsid=3)).status == S.INVALID_NAMESPACE
     assert host.raw(host.entry("erase", session=1), np.zeros(64, np.uint8)).status == S.DATA_LENGTH
     assert holds(host, 1, (KEPT, 100))
-    assert wire.SessionOpcode.SESSION_ERASE & 3 == 0  # no data in either direction
+    assert abi.Opcode.SESSION_ERASE & 3 == 0  # no data in either direction

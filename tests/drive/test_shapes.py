@@ -3,7 +3,7 @@
 
 import numpy as np
 import pytest
-from answers import result_bytes, split_result, tail_data
+from answers import inline_data, result_bytes, split_result
 from coded_rows import as_stored
 from pairs import in_pairs
 from random_halves import halves
@@ -26,9 +26,9 @@ PATHS = {
 }
 
 
-def ask(host, q, tokens, out, valid=None, tail=None, **fields):
+def ask(host, q, tokens, out, valid=None, inline=None, **fields):
     """The records' fields and the outputs of a command that must succeed."""
-    extra = {} if tail is None else {"extra": tail[2], "inline_tokens": tail[0].shape[2]}
+    extra = {} if inline is None else {"extra": inline[2], "inline_tokens": inline[0].shape[2]}
     ticket = host.submit(q, tokens, valid, **extra, **fields)
     assert ticket.status == OK
     reply = host.fetch(ticket.result, result_bytes(q, out))
@@ -44,23 +44,23 @@ def check_every_mode(host, rng, group, d, heads=2, tokens=150, masked=True, kind
     host.flush()
     valid = rng.random(tokens) < 0.8 if masked else None
     packed = None if valid is None else np.packbits(valid, bitorder="little")
-    tail = tail_data(rng, heads, group, 5, d)
+    inline = inline_data(rng, heads, group, 5, d)
     for mode, out_type in ((abi.Mode.EXACT, np.uint16), (abi.Mode.PARTIAL, np.uint32)):
-        records, out = ask(host, q, tokens, out_type, valid, tail, mode=mode)
+        records, out = ask(host, q, tokens, out_type, valid, inline, mode=mode)
         for head in range(heads):
             want = golden.attention(
                 q[head], k[head], v[head], scale_log2e=golden.scale_bits(None, d), valid=packed,
-                tail_scores=tail[0][head], tail_v=tail[1][head], partial=mode == abi.Mode.PARTIAL,
+                inline_scores=inline[0][head], inline_v=inline[1][head], partial=mode == abi.Mode.PARTIAL,
             )  # fmt: skip
             assert want.status == 0
             np.testing.assert_array_equal(out[head], want.out.view(out_type))
             np.testing.assert_array_equal(records["max"][head], want.max)
             np.testing.assert_array_equal(records["sum"][head], want.sum)
-    records, out = ask(host, q, tokens, np.uint16, valid, tail, **SPARF)
+    records, out = ask(host, q, tokens, np.uint16, valid, inline, **SPARF)
     for head in range(heads):
         want = sparf(
             q[head], k[head], v[head], r=SPARF["r"], k_top=SPARF["k_top"], local=SPARF["local"], valid=packed,
-            tail_scores=tail[0][head], tail_v=tail[1][head],
+            inline_scores=inline[0][head], inline_v=inline[1][head],
         )  # fmt: skip
         assert want.status == 0
         np.testing.assert_array_equal(out[head], want.out.view(np.uint16))

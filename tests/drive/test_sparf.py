@@ -8,7 +8,7 @@ import itertools
 
 import numpy as np
 import pytest
-from answers import tail_data
+from answers import inline_data
 from coded_rows import FORMATS, as_stored, per_group
 from disk import PAGE, journal_start, put
 from once import once
@@ -44,14 +44,14 @@ def outputs(reply, heads, group, d, dtype):
     return records, reply.data[records.nbytes :].view(dtype).reshape(heads, group, d)
 
 
-def attend(host, q, tokens, valid, tail, out_bytes, **fields):
-    inline_tokens, extra = (0, None) if tail is None else (tail[0].shape[2], tail[2])
+def attend(host, q, tokens, valid, inline, out_bytes, **fields):
+    inline_tokens, extra = (0, None) if inline is None else (inline[0].shape[2], inline[2])
     ticket = host.submit(q, tokens, valid, extra=extra, inline_tokens=inline_tokens, **fields)
     assert ticket.status == OK
     return host.fetch(ticket.result, len(q) * abi.AttentionResult.itemsize + q.size * out_bytes)
 
 
-# tokens, attended tokens, options of the appends, mask, tail
+# tokens, attended tokens, options of the appends, mask, inline
 CASES = {
     "rows only": (200, 200, 0, False, 0),
     "short, indexed": (300, 300, SPARSE, False, 0),
@@ -59,22 +59,22 @@ CASES = {
     "spans of all kinds": (41200, 40000, SPARSE, False, 0),
     "a prefix": (1500, 700, SPARSE, False, 0),
     "a mask": (600, 600, SPARSE, True, 0),
-    "a tail": (300, 300, SPARSE, False, 5),
+    "inline tokens": (300, 300, SPARSE, False, 5),
     "everything": (1100, 1000, SPARSE, True, 33),
 }
 
 
-def check(host, q, k, v, tokens, valid=None, tail=None, *, r=16, k_top=60, local=10, **fields):
+def check(host, q, k, v, tokens, valid=None, inline=None, *, r=16, k_top=60, local=10, **fields):
     """Compare a command over the first `tokens` tokens with the golden model. `k`, `v`: the stored numbers."""
     heads, group, d = q.shape
     fields |= {"mode": abi.Mode.SPARF_ATTEND, "r": r, "k_top": k_top, "local": local}
-    reply = attend(host, q, tokens, valid, tail, 2, **fields)
+    reply = attend(host, q, tokens, valid, inline, 2, **fields)
     records, out = outputs(reply, heads, group, d, np.uint16)
     for head in range(heads):
         want = sparf(
             q[head], k[head, :tokens], v[head, :tokens], r=r, k_top=k_top, local=local,
             valid=None if valid is None else np.packbits(valid, bitorder="little"),
-            tail_scores=None if tail is None else tail[0][head], tail_v=None if tail is None else tail[1][head],
+            inline_scores=inline and inline[0][head], inline_v=inline and inline[1][head],
         )  # fmt: skip
         assert want.status == 0
         np.testing.assert_array_equal(out[head], want.out.view(np.uint16))
@@ -96,8 +96,8 @@ def test_sparf_equals_golden(host, case, kind):
     k, v, q = halves(rng, heads, stored, D), halves(rng, heads, stored, D), halves(rng, heads, group, D)
     k, v = store(host, rng, k, v, options, kind)
     valid = rng.random(tokens) < 0.7 if masked else None
-    tail = tail_data(rng, heads, group, inline_tokens, D) if inline_tokens else None
-    check(host, q, k, v, tokens, valid, tail)
+    inline = inline_data(rng, heads, group, inline_tokens, D) if inline_tokens else None
+    check(host, q, k, v, tokens, valid, inline)
 
 
 @pytest.mark.parametrize("kind", RowFormat)
@@ -131,7 +131,7 @@ def test_compiled_kernels_give_the_same_bits(make_drive, group, d, kind):
     k, v, q = halves(rng, 1, 300, d), halves(rng, 1, 300, d), halves(rng, 1, group, d)
     k, v = store(host, rng, k, v, SPARSE, kind)
     check(host, q, k, v, 300, r=8, k_top=20, local=4)
-    check(host, q, k, v, 290, rng.random(290) < 0.7, tail_data(rng, 1, group, 5, d), r=8, k_top=20, local=4)
+    check(host, q, k, v, 290, rng.random(290) < 0.7, inline_data(rng, 1, group, 5, d), r=8, k_top=20, local=4)
 
 
 @in_pairs({"engine": ["fast", "hls"], "preset": ["", "plain"], "kind": RowFormat})
@@ -145,7 +145,7 @@ def test_forks_trims_removals_and_mounts_keep_index_and_sum(make_drive, kind, pr
     for first, last in ((0, 400), (400, 1000)):
         host.store(k_rows[:, first:last], v_rows[:, first:last], first_token=first, **fields)
     check(host, q, k, v, 1000)
-    check(host, q, k, v, 900, rng.random(900) < 0.7, tail_data(rng, 2, 4, 5, D))
+    check(host, q, k, v, 900, rng.random(900) < 0.7, inline_data(rng, 2, 4, 5, D))
     assert host.fork(1, 2, 777).status == OK
     assert host.trim(1, 650).status == OK
     for reopened in (False, True):
@@ -217,19 +217,19 @@ def test_the_second_copy_of_k_takes_the_bytes_of_binary16(make_drive):
 
 @pytest.mark.parametrize("mode", [abi.Mode.EXACT, abi.Mode.PARTIAL])
 @pytest.mark.parametrize("inline_tokens", [0, 1, 16, 40])
-def test_dense_modes_with_a_tail(host, mode, inline_tokens):
+def test_dense_modes_with_inline_tokens(host, mode, inline_tokens):
     rng = np.random.default_rng(inline_tokens)
     heads, group, tokens = 2, 2, 75
     k, v, q = halves(rng, heads, tokens, D), halves(rng, heads, tokens, D), halves(rng, heads, group, D)
     host.store(k, v)
-    tail = tail_data(rng, heads, group, inline_tokens, D) if inline_tokens else None
+    inline = inline_data(rng, heads, group, inline_tokens, D) if inline_tokens else None
     partial = mode == abi.Mode.PARTIAL
-    reply = attend(host, q, tokens, None, tail, 4 if partial else 2, mode=mode)
+    reply = attend(host, q, tokens, None, inline, 4 if partial else 2, mode=mode)
     records, out = outputs(reply, heads, group, D, np.uint32 if partial else np.uint16)
     for head in range(heads):
         want = golden.attention(
             q[head], k[head], v[head], scale_log2e=golden.scale_bits(None, D), partial=partial,
-            tail_scores=None if tail is None else tail[0][head], tail_v=None if tail is None else tail[1][head],
+            inline_scores=inline and inline[0][head], inline_v=inline and inline[1][head],
         )  # fmt: skip
         np.testing.assert_array_equal(out[head], want.out.view(out.dtype))
         np.testing.assert_array_equal(records["sum"][head, :group], want.sum)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine of docs/extend.md compiles as it stands there, and gives the golden model's bits."""
+"""The engine of docs/design/extend.md compiles as it stands there, and gives the golden model's bits."""
 
 import os
 import shutil

@@ -97,9 +97,9 @@ def dense_job(
     density: float | None = None,
     c: float | None = None,
 ) -> JobMemory:
-    """An EXACT, PARTIAL or SPARF_ATTEND job with `s` dense and `t` tail tokens. Masked rows hold any pattern."""
+    """An EXACT, PARTIAL or SPARF_ATTEND job with `s` dense and `t` inline tokens. Masked rows hold any pattern."""
     scale = golden.scale_bits(None, d) if c is None else int(np.float32(c).view(np.uint32))
-    job = JobMemory(mode, g, d, tokens=s, tail_tokens=t, scale_log2e=scale)
+    job = JobMemory(mode, g, d, tokens=s, inline_tokens=t, scale_log2e=scale)
     rows = {"q": numbers(rng, g, d), "k": numbers(rng, s, d), "v": numbers(rng, s, d)}
     if density is not None and s:
         job.place("valid", valid_bitmap(rng, s, density))
@@ -109,8 +109,8 @@ def dense_job(
     for name, array in rows.items():
         job.place(name, array)
     if t:
-        job.place("tail_scores", pad_scores(spread_scores(rng, g, t)))
-        job.place("tail_v", numbers(rng, t, d))
+        job.place("inline_scores", pad_scores(spread_scores(rng, g, t)))
+        job.place("inline_v", numbers(rng, t, d))
     record = np.frombuffer(rng.bytes(AttentionResult.itemsize), AttentionResult).copy()
     if mode == Mode.SPARF_ATTEND:
         job.descriptor["count"] = rng.integers(1, 1 << 17)
@@ -141,7 +141,7 @@ def tokens_job(
     numbers=normal,
     density: float | None = None,
 ) -> JobMemory:
-    job = JobMemory(Mode.SPARF_TOKENS, g, d, r=r, tokens=s, tail_tokens=t, k_top=k_top, local=local)
+    job = JobMemory(Mode.SPARF_TOKENS, g, d, r=r, tokens=s, inline_tokens=t, k_top=k_top, local=local)
     job.place("q", numbers(rng, g, d))
     bits = np.zeros(512, np.bool_)
     bits[rng.choice(d, r, replace=False)] = True
@@ -157,7 +157,7 @@ def tokens_job(
     columns[unused] = rng.integers(0, 1 << 16, int(unused.sum()))
     job.place("k", columns)
     if t:
-        job.place("tail_scores", pad_scores(spread_scores(rng, g, t)))
+        job.place("inline_scores", pad_scores(spread_scores(rng, g, t)))
     record = np.frombuffer(rng.bytes(AttentionResult.itemsize), AttentionResult).copy()
     record["scale"] = (rng.random(8) / np.sqrt(d)).astype(np.float32).view(np.uint32)
     job.place("result", record)
@@ -203,7 +203,7 @@ def test_any_finite_scale(engine: "native.FastEngine", c: float) -> None:
         check(engine, dense_job(rng, Mode.EXACT, 4, 32, 150, 3, numbers, c=c).image())
 
 
-@pytest.mark.parametrize("where", ["q", "k", "v", "tail_v"])
+@pytest.mark.parametrize("where", ["q", "k", "v", "inline_v"])
 @pytest.mark.parametrize("pattern", [0x7C00, 0xFC00, 0x7E01, 0xFC01])
 def test_non_finite_input_zeroes_the_results(engine: "native.FastEngine", where: str, pattern: int) -> None:
     rng = np.random.default_rng([4, pattern])
@@ -317,11 +317,11 @@ OUTPUT_TIES = {
 
 
 @pytest.mark.parametrize("mode", list(OUTPUT_TIES), ids=lambda m: m.name)
-def weighted_tail(mode: Mode, v: NDArray[np.float16], scores: NDArray[np.int32]) -> JobMemory:
-    """A job of one head whose tokens, all in the tail, have the scores [t] and values [t, d] given."""
+def weighted_inline(mode: Mode, v: NDArray[np.float16], scores: NDArray[np.int32]) -> JobMemory:
+    """A job of one head whose tokens, all in the inline tokens, have the scores [t] and values [t, d] given."""
     job = dense_job(np.random.default_rng(10), mode, 1, v.shape[1], 0, len(v))
-    job._arrays["tail_v"][:] = v.view(np.uint8).ravel()
-    job._arrays["tail_scores"][:] = pad_scores(scores[None]).view(np.uint8).ravel()
+    job._arrays["inline_v"][:] = v.view(np.uint8).ravel()
+    job._arrays["inline_scores"][:] = pad_scores(scores[None]).view(np.uint8).ravel()
     return job
 
 
@@ -340,7 +340,7 @@ def test_outputs_that_binary64_gets_wrong(engine: "native.FastEngine", mode: Mod
     for columns in (slice(1, 8), slice(25, 32), slice(32, 40)):  # a bound on magnitudes must look at every column
         before, some = engine.outputs_exact, np.zeros_like(v)
         some[:, columns] = v[:, columns]
-        assert check(engine, weighted_tail(mode, some, scores).image()) == 0
+        assert check(engine, weighted_inline(mode, some, scores).image()) == 0
         assert engine.outputs_exact >= before + 7
 
 
@@ -354,7 +354,7 @@ def test_small_terms_beside_a_large_sum_add_up(engine: "native.FastEngine") -> N
     v[0], v[1], v[half_way] = 65504, rng.uniform(2.0**-6, 2.0**-3, 64), -65504
     v[half_way + 64 :: 64] = 2.0**-7 - 2.0**-18
     scores[half_way + 64 :: 64] = -31 << 20
-    assert check(engine, weighted_tail(Mode.PARTIAL, v, scores).image()) == 0
+    assert check(engine, weighted_inline(Mode.PARTIAL, v, scores).image()) == 0
 
 
 def test_random_numbers_hardly_need_the_integers(engine: "native.FastEngine") -> None:
@@ -382,7 +382,7 @@ def test_rows_jobs_equal_golden(engine: "native.FastEngine", g: int) -> None:
 @pytest.mark.parametrize("g", GROUPS)
 def test_tokens_jobs_equal_golden(engine: "native.FastEngine", g: int) -> None:
     rng = np.random.default_rng([12, g])
-    shapes = [  # d, r, s, k_top, local, tail
+    shapes = [  # d, r, s, k_top, local, inline
         (32, 1, 1, 1, 0, 0),
         (64, 5, 31, 8, 8, 0),
         (128, 32, 700, 100, 16, 20),
@@ -430,7 +430,7 @@ BAD_FIELDS = {
     "head_dim": (0, 16, 33, 288, 65535),
     "r": (0, 65, 300),
     "tokens": (0, 131073, 0xFFFFFFFF),
-    "tail_tokens": (131072, 0xFFFFFFFF),
+    "inline_tokens": (131072, 0xFFFFFFFF),
     "k_top": (0, 101, 16385),
     "local": (21, 0xFFFFFFFF),
     "scale_log2e": (0x7F800000, 0xFF800001),
@@ -534,9 +534,9 @@ def test_softmax_equals_golden(engine: "native.FastEngine") -> None:
     rng = np.random.default_rng(20)
     for dense in score_sets(rng):
         for valid in (None, valid_bitmap(rng, dense.size, 0.5)):
-            for tail in (None, spread_scores(rng, 7)):
-                expected = golden.softmax(dense, valid, tail)
-                status, p, maximum, total = engine.softmax(dense, valid, tail)
+            for inline in (None, spread_scores(rng, 7)):
+                expected = golden.softmax(dense, valid, inline)
+                status, p, maximum, total = engine.softmax(dense, valid, inline)
                 assert (status, maximum, total) == (expected.status, expected.max, expected.sum)
                 np.testing.assert_array_equal(p, expected.p)
     empty = np.zeros(0, np.int32)

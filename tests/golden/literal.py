@@ -1,4 +1,4 @@
-"""docs/arithmetic.md implemented literally, one number at a time, with Python integers and Fractions.
+"""docs/design/arithmetic.md implemented literally, one number at a time, with Python integers and Fractions.
 
 Slow and simple on purpose. It imports nothing from golden and shares no trick (limbs, words, sticky bits) with it.
 """
@@ -98,11 +98,11 @@ def softmax(scores, valid, tables):
     return p, maximum, sum(p)
 
 
-def attention(q, k, v, c, valid, tail_scores, tail_v, tables, partial=False):
-    """(out patterns, M, Z) of one head: patterns q [d], k, v [s][d], tail_v [t][d]; valid [s]; tail scores [t]."""
+def attention(q, k, v, c, valid, inline_scores, inline_v, tables, partial=False):
+    """(out patterns, M, Z) of one head: patterns q [d], k, v [s][d], inline_v [t][d]; valid [s]; inline scores [t]."""
     scores = [score(dot(q, row), c) if ok else 0 for row, ok in zip(k, valid, strict=True)]
-    p, maximum, total = softmax(scores + list(tail_scores), list(valid) + [True] * len(tail_scores), tables)
-    rows = [row for row, weight in zip(list(v) + list(tail_v), p, strict=True) if weight]
+    p, maximum, total = softmax(scores + list(inline_scores), list(valid) + [True] * len(inline_scores), tables)
+    rows = [row for row, weight in zip(list(v) + list(inline_v), p, strict=True) if weight]
     weights = [weight for weight in p if weight]
     rounding = fl32 if partial else fl16
     out = []
@@ -112,8 +112,8 @@ def attention(q, k, v, c, valid, tail_scores, tail_v, tables, partial=False):
     return out, maximum, total
 
 
-def sparf(q, k, v, c, r, k_top, local, valid, tail_scores, tail_v, tables):
-    """All ten steps for patterns q [g][d], k, v [s][d], tail scores [g][t], tail_v [t][d].
+def sparf(q, k, v, c, r, k_top, local, valid, inline_scores, inline_v, tables):
+    """All ten steps for patterns q [g][d], k, v [s][d], inline scores [g][t], inline_v [t][d].
 
     Returns (out [g][d], rows, tokens, alpha patterns [g]); rows and tokens are ascending indices.
     """
@@ -128,18 +128,18 @@ def sparf(q, k, v, c, r, k_top, local, valid, tail_scores, tail_v, tables):
             score(dot([q[h][i] for i in rows], [row[i] for i in rows]), scale) if ok else 0
             for row, ok in zip(k, valid, strict=True)
         ]
-        weights, _, total = softmax(scores + list(tail_scores[h]), list(valid) + [True] * len(tail_v), tables)
+        weights, _, total = softmax(scores + list(inline_scores[h]), list(valid) + [True] * len(inline_v), tables)
         p.append(weights)
         sums.append(total)
     tokens = _tokens(p, sums, s, k_top, local, valid)
     alpha = [fl32(Fraction(sum(p[h][t] for t in tokens) + sum(p[h][s:]), sums[h])) for h in range(g)]
-    used = [row for row, ok in zip(v, valid, strict=True) if ok] + list(tail_v)
+    used = [row for row, ok in zip(v, valid, strict=True) if ok] + list(inline_v)
     mean = [fl32(sum((value16(row[j]) for row in used), Fraction(0)) / len(used)) for j in range(d)]
     out = []
     for h in range(g):
         chosen_k, chosen_v = [k[t] for t in tokens], [v[t] for t in tokens]
         near, _, _ = attention(
-            q[h], chosen_k, chosen_v, c, [True] * len(tokens), tail_scores[h], tail_v, tables, partial=True
+            q[h], chosen_k, chosen_v, c, [True] * len(tokens), inline_scores[h], inline_v, tables, partial=True
         )
         beta = fl32(1 - value32(alpha[h]))
         blend = [
@@ -198,13 +198,13 @@ def quantised_query(q):
     return [rne(v / 2**f) for v in values], f
 
 
-def group_choice(q, spans, e, unit, k_top, c, valid, tail_scores, tables):
+def group_choice(q, spans, e, unit, k_top, c, valid, inline_scores, tables):
     """Chosen units, and per head M, Z and the mass of the others: patterns q [g][d], spans as `group_span` gives them.
 
-    valid [32 n], tail scores [g][t].
+    valid [32 n], inline scores [g][t].
     """
     heads = []
-    for head, tail in zip(q, tail_scores, strict=True):
+    for head, inline in zip(q, inline_scores, strict=True):
         q8, f = quantised_query(head)
         scores = []
         for lo, step, codes in spans:
@@ -212,7 +212,7 @@ def group_choice(q, spans, e, unit, k_top, c, valid, tail_scores, tables):
                 terms = zip(q8, lo, step, row, strict=True)
                 total = sum(x * (low + Fraction(width * code, 4)) for x, low, width, code in terms)
                 scores.append(score(fl32(total * Fraction(2) ** (f + e - 48)), c))
-        heads.append(softmax(scores + list(tail), list(valid) + [True] * len(tail), tables))
+        heads.append(softmax(scores + list(inline), list(valid) + [True] * len(inline), tables))
     s = len(valid)
     units = [range(first, min(first + unit, s)) for first in range(0, s, unit)]
     least = min(total for _, _, total in heads)

@@ -14,14 +14,14 @@ def normal(rng, *shape):
     return rng.standard_normal(shape).astype(np.float16)
 
 
-def make(seed, g, s, d, tail=0):
-    """(q, k, v, tail_k, tail_v): standard normal binary16."""
+def make(seed, g, s, d, inline=0):
+    """(q, k, v, inline_k, inline_v): standard normal binary16."""
     rng = np.random.default_rng(seed)
-    return (normal(rng, n, d) for n in (g, s, s, tail, tail))
+    return (normal(rng, n, d) for n in (g, s, s, inline, inline))
 
 
-def tail_scores(q, k):
-    """Scores that a host computes for tail tokens, equal to the engine's."""
+def inline_scores(q, k):
+    """Scores that a host computes for inline tokens, equal to the engine's."""
     c = scale_bits(None, q.shape[1])
     return golden.scores(golden.gemv.dots(q.view(np.uint16), k.view(np.uint16)), c)
 
@@ -43,18 +43,18 @@ def all_zero(result):
 
 
 @pytest.mark.parametrize("partial", [False, True])
-@pytest.mark.parametrize(("g", "s", "d", "tail"), [(1, 6, 32, 0), (2, 5, 64, 3), (4, 0, 32, 4), (8, 3, 256, 1)])
-def test_bits_of_the_literal_model(literal, g, s, d, tail, partial):
-    rng = np.random.default_rng([g, s, d, tail])
-    q, k, v, _, tail_v = make([g, s, d], g, s, d, tail)
+@pytest.mark.parametrize(("g", "s", "d", "inline"), [(1, 6, 32, 0), (2, 5, 64, 3), (4, 0, 32, 4), (8, 3, 256, 1)])
+def test_bits_of_the_literal_model(literal, g, s, d, inline, partial):
+    rng = np.random.default_rng([g, s, d, inline])
+    q, k, v, _, inline_v = make([g, s, d], g, s, d, inline)
     k *= np.float16(2)
     flags = rng.random(s) < 0.7
-    x = rng.integers(-(1 << 22), 1 << 22, (g, tail)).astype(np.int32)
+    x = rng.integers(-(1 << 22), 1 << 22, (g, inline)).astype(np.int32)
     c = scale_bits(None, d)
-    result = attention(q, k, v, valid=packed(flags), tail_scores=x, tail_v=tail_v, partial=partial)
+    result = attention(q, k, v, valid=packed(flags), inline_scores=x, inline_v=inline_v, partial=partial)
     assert result.status == 0
     patterns = result.out.view(np.uint32 if partial else np.uint16)
-    rows = [a.view(np.uint16).tolist() for a in (q, k, v, tail_v)]
+    rows = [a.view(np.uint16).tolist() for a in (q, k, v, inline_v)]
     for h in range(g):
         out, maximum, total = literal.attention(
             rows[0][h], rows[1], rows[2], c, flags.tolist(), x[h].tolist(), rows[3], TABLES, partial
@@ -87,9 +87,11 @@ def test_order_of_tokens_changes_no_bit():
 
 @pytest.mark.parametrize("dense", [0, 1, 100, 128, 129, 200])
 @pytest.mark.parametrize("partial", [False, True])
-def test_dense_and_tail_split_changes_no_bit(dense, partial):
+def test_dense_and_inline_split_changes_no_bit(dense, partial):
     q, k, v, _, _ = make(4, 2, 200, 96)
-    split = attention(q, k[:dense], v[:dense], tail_scores=tail_scores(q, k[dense:]), tail_v=v[dense:], partial=partial)
+    split = attention(
+        q, k[:dense], v[:dense], inline_scores=inline_scores(q, k[dense:]), inline_v=v[dense:], partial=partial
+    )
     same(split, attention(q, k, v, partial=partial))
 
 
@@ -127,14 +129,14 @@ def test_negative_underflow_gives_positive_zero():
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
-@pytest.mark.parametrize("where", ["q", "k", "v", "tail_v"])
+@pytest.mark.parametrize("where", ["q", "k", "v", "inline_v"])
 def test_non_finite_data_gives_zeros(value, where):
-    q, k, v, tail_k, tail_v = make(8, 2, 20, 32, 3)
-    arrays = {"q": q, "k": k, "v": v, "tail_v": tail_v}
-    x = tail_scores(q, tail_k)
+    q, k, v, inline_k, inline_v = make(8, 2, 20, 32, 3)
+    arrays = {"q": q, "k": k, "v": v, "inline_v": inline_v}
+    x = inline_scores(q, inline_k)
     arrays[where][-1, 7] = value
     for partial in (False, True):
-        result = attention(q, k, v, tail_scores=x, tail_v=tail_v, partial=partial)
+        result = attention(q, k, v, inline_scores=x, inline_v=inline_v, partial=partial)
         assert result.status == Status.NON_FINITE
         assert all_zero(result)
 
@@ -174,18 +176,18 @@ def test_bad_jobs(g, s, d, c, status):
 
 
 def test_wrong_shapes_raise():
-    q, k, v, _, tail_v = make(10, 2, 10, 32, 3)
+    q, k, v, _, inline_v = make(10, 2, 10, 32, 3)
     x = np.zeros((2, 3), np.int32)
     with pytest.raises(ValueError, match="do not fit"):
         attention(q, k, v[:9])
-    with pytest.raises(ValueError, match="tail_v"):
-        attention(q, k, v, tail_scores=x)
-    with pytest.raises(ValueError, match="tail_v"):
-        attention(q, k, v, tail_v=tail_v)
-    with pytest.raises(ValueError, match="tail_scores"):
-        attention(q, k, v, tail_scores=x[:1], tail_v=tail_v)
-    with pytest.raises(ValueError, match="tail_scores"):
-        attention(q, k, v, tail_scores=x.astype(np.int64), tail_v=tail_v)
+    with pytest.raises(ValueError, match="inline_v"):
+        attention(q, k, v, inline_scores=x)
+    with pytest.raises(ValueError, match="inline_v"):
+        attention(q, k, v, inline_v=inline_v)
+    with pytest.raises(ValueError, match="inline_scores"):
+        attention(q, k, v, inline_scores=x[:1], inline_v=inline_v)
+    with pytest.raises(ValueError, match="inline_scores"):
+        attention(q, k, v, inline_scores=x.astype(np.int64), inline_v=inline_v)
 
 
 def test_merged_partials_are_close_to_one_job():

@@ -11,10 +11,10 @@ from golden.abi import AttentionJob, Mode, Status
 
 
 def problem(rng, g, s, d):
-    """Random rows; the tail has three tokens."""
-    q, k, v, tail_v = (rng.standard_normal((n, d)).astype(np.float16) for n in (g, s, s, 3))
+    """Random rows; the inline tokens has three tokens."""
+    q, k, v, inline_v = (rng.standard_normal((n, d)).astype(np.float16) for n in (g, s, s, 3))
     scores = rng.integers(-(4 << 20), 4 << 20, (g, 3)).astype(np.int32)
-    return Problem(q, k, v, rng.random(s) < 0.8, scores, tail_v)
+    return Problem(q, k, v, rng.random(s) < 0.8, scores, inline_v)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_job_over_codes_is_the_direct_call_over_their_numbers(bits, g, d, mode
     p = coded.problem
     k, v = (formats.decode_rows(rows, bits, d) for rows in (coded.k, coded.v))
     want = golden.attention(
-        p.q, k, v, scale_log2e=p.scale_log2e, valid=p.bitmap, tail_scores=p.tail_scores, tail_v=p.tail_v,
+        p.q, k, v, scale_log2e=p.scale_log2e, valid=p.bitmap, inline_scores=p.inline_scores, inline_v=p.inline_v,
         partial=mode == Mode.PARTIAL,
     )  # fmt: skip
     out = slice(int(job["out"]), int(job["out"]) + want.out.nbytes)

@@ -11,16 +11,16 @@ JOB = 64  # address of the descriptor
 GUARD = 0xA5
 
 
-def image(seed, g, s, d, tail, *, unit=32, k_top=2, valid=None):
+def image(seed, g, s, d, inline, *, unit=32, k_top=2, valid=None):
     """(memory, places, arguments of the direct call): arrays with a guard beat after each."""
     rng = np.random.default_rng(seed)
     q, k = (rng.standard_normal((n, d)).astype(np.float16) for n in (g, s))
-    x = rng.integers(-(4 << 20), 4 << 20, (g, tail)).astype(np.int32)
+    x = rng.integers(-(4 << 20), 4 << 20, (g, inline)).astype(np.int32)
     index = golden.build_index(k)
     arrays = {
         "q": q,
         "index": index.to_bytes(),
-        "tail_scores": np.pad(x, ((0, 0), (0, -tail % 16)), constant_values=0x7FFFFFFF),
+        "inline_scores": np.pad(x, ((0, 0), (0, -inline % 16)), constant_values=0x7FFFFFFF),
         "out": np.full(bitmap.beats(-(-s // unit)) * 64, GUARD, np.uint8),
         "result": np.full(abi.GroupChoiceResult.itemsize * -(-g // 8), GUARD, np.uint8),
     }
@@ -34,7 +34,7 @@ def image(seed, g, s, d, tail, *, unit=32, k_top=2, valid=None):
     job = memory[JOB : JOB + 128].view(abi.GroupChoiceJob)
     job[:] = 0
     numbers = {"version": abi.ABI_VERSION, "group": g, "unit": unit, "head_dim": d, "exponent": index.exponent}
-    numbers |= {"tokens": s, "tail_tokens": tail, "k_top": k_top, "scale_log2e": golden.scale_bits(None, d)}
+    numbers |= {"tokens": s, "inline_tokens": inline, "k_top": k_top, "scale_log2e": golden.scale_bits(None, d)}
     for name, value in (numbers | {name: start for name, (start, _) in places.items()}).items():
         job[name] = value
     return memory, places, (q, index, unit, k_top, golden.scale_bits(None, d), arrays.get("valid"), x)
@@ -48,11 +48,11 @@ def outside(memory, places):
     return memory[keep].copy()
 
 
-@pytest.mark.parametrize(("g", "d", "tail", "unit"), [(1, 32, 0, 16), (4, 128, 3, 64), (8, 64, 17, 128)])
+@pytest.mark.parametrize(("g", "d", "inline", "unit"), [(1, 32, 0, 16), (4, 128, 3, 64), (8, 64, 17, 128)])
 @pytest.mark.parametrize("masked", [False, True])
-def test_a_job_is_the_direct_call(g, d, tail, unit, masked):
+def test_a_job_is_the_direct_call(g, d, inline, unit, masked):
     valid = np.random.default_rng(g).random(320) < 0.5 if masked else None
-    memory, places, arguments = image([g, d], g, 320, d, tail, unit=unit, valid=valid)
+    memory, places, arguments = image([g, d], g, 320, d, inline, unit=unit, valid=valid)
     before = outside(memory, places)
     expected = golden.group_choice(*arguments)
     assert group_job.run(memory, JOB) == 0
@@ -92,11 +92,11 @@ def test_results_without_a_value():
     [
         ({"version": 9}, Status.BAD_VERSION),
         ({"group": 3}, Status.BAD_GROUP),
-        ({"head_dim": 48, "tail_tokens": 0}, Status.BAD_HEAD_DIM),
+        ({"head_dim": 48, "inline_tokens": 0}, Status.BAD_HEAD_DIM),
         ({"head_dim": 0}, Status.BAD_HEAD_DIM),
         ({"tokens": 0}, Status.BAD_LENGTH | Status.BAD_K),
         ({"tokens": 40, "unit": 16}, Status.BAD_LENGTH),
-        ({"tail_tokens": 131072 - 63}, Status.BAD_LENGTH | Status.OUT_OF_RANGE),
+        ({"inline_tokens": 131072 - 63}, Status.BAD_LENGTH | Status.OUT_OF_RANGE),
         ({"unit": 0}, Status.BAD_UNIT),
         ({"unit": 48, "k_top": 0}, Status.BAD_UNIT),
         ({"k_top": 3}, Status.BAD_K),
@@ -108,7 +108,7 @@ def test_results_without_a_value():
         ({"index": 1 << 60}, Status.OUT_OF_RANGE),
         ({"valid": 1}, Status.UNALIGNED),
         ({"out": 1 << 20, "unit": 48}, Status.BAD_UNIT),
-        ({"tail_tokens": 0, "tail_scores": 3}, Status(0)),
+        ({"inline_tokens": 0, "inline_scores": 3}, Status(0)),
     ],
 )
 def test_checks(fields, status):

@@ -20,11 +20,11 @@ def normal(rng, *shape):
     return rng.standard_normal(shape).astype(np.float16)
 
 
-def make(seed, g, s, d, tail=0):
-    """(q, k, v, tail_scores, tail_v) of peaky attention."""
+def make(seed, g, s, d, inline=0):
+    """(q, k, v, inline_scores, inline_v) of peaky attention."""
     rng = np.random.default_rng(seed)
-    q, k, v, tail_v = (normal(rng, n, d) for n in (g, s, s, tail))
-    return q * np.float16(3), k, v, rng.integers(-(4 << 20), 8 << 20, (g, tail)).astype(np.int32), tail_v
+    q, k, v, inline_v = (normal(rng, n, d) for n in (g, s, s, inline))
+    return q * np.float16(3), k, v, rng.integers(-(4 << 20), 8 << 20, (g, inline)).astype(np.int32), inline_v
 
 
 def packed(flags):
@@ -36,7 +36,7 @@ def chosen(choice, units):
 
 
 @pytest.mark.parametrize(
-    ("g", "s", "d", "tail", "unit", "k_top"),
+    ("g", "s", "d", "inline", "unit", "k_top"),
     [
         (1, 128, 32, 0, 16, 3),
         (2, 96, 64, 3, 64, 2),
@@ -45,8 +45,8 @@ def chosen(choice, units):
         (8, 192, 40, 2, 128, 1),
     ],
 )
-def test_bits_of_the_literal_model(literal, g, s, d, tail, unit, k_top):
-    q, k, _, x, _ = make([g, s, d], g, s, d, tail)
+def test_bits_of_the_literal_model(literal, g, s, d, inline, unit, k_top):
+    q, k, _, x, _ = make([g, s, d], g, s, d, inline)
     flags = np.random.default_rng([g, s]).random(s) < 0.8
     index = build_index(k)
     rows = k.view(np.uint16).tolist()
@@ -181,13 +181,13 @@ def test_scores_of_any_bytes_stay_below_the_bound():
 @pytest.mark.parametrize("unit", abi.UNIT_TOKENS)
 @pytest.mark.parametrize(("g", "d"), [(1, 64), (3, 32), (8, 128), (4, 256)])
 def test_close_to_float64(unit, g, d):
-    q, k, v, x, tail_v = make([g, d, unit], g, 400, d, 5)
+    q, k, v, x, inline_v = make([g, d, unit], g, 400, d, 5)
     flags = np.random.default_rng([3, g]).random(400) < 0.7
     units = -(-384 // unit)
     k_top = max(2, units // 3)
-    result = groups(q, k, v, unit=unit, k_top=k_top, valid=packed(flags), tail_scores=x, tail_v=tail_v)
+    result = groups(q, k, v, unit=unit, k_top=k_top, valid=packed(flags), inline_scores=x, inline_v=inline_v)
     logits = x / 2.0**20 * np.log(2)
-    exact = float64.groups(q, k, v, unit=unit, k_top=k_top, mask=flags, tail_scores=logits, tail_v=tail_v)
+    exact = float64.groups(q, k, v, unit=unit, k_top=k_top, mask=flags, inline_scores=logits, inline_v=inline_v)
     assert result.status == 0
     assert chosen(result.choice, units) == exact.units.tolist()
     assert {0, units - 1} <= set(exact.units.tolist())
@@ -197,9 +197,9 @@ def test_close_to_float64(unit, g, d):
 
 @pytest.mark.parametrize("g", abi.GROUP_SIZES)
 def test_all_units_are_exact_attention(g):
-    q, k, v, x, tail_v = make([4, g], g, 100, 64, 5)
+    q, k, v, x, inline_v = make([4, g], g, 100, 64, 5)
     flags = np.random.default_rng(g).random(100) < 0.6
-    more = {"valid": packed(flags), "tail_scores": x, "tail_v": tail_v}
+    more = {"valid": packed(flags), "inline_scores": x, "inline_v": inline_v}
     for partial in (False, True):
         result = groups(q, k, v, unit=16, k_top=6, partial=partial, **more)
         exact = golden.attention(q, k, v, partial=partial, **more)
@@ -243,7 +243,7 @@ def test_masked_tokens_have_no_mass():
 @pytest.mark.parametrize("limit", [1, 2000, 20000, 65535])
 def test_a_limit_takes_the_first_step_that_leaves_little_enough(limit):
     for seed in range(4):
-        q, k, _, x, _ = make([seed, limit], 3, 640, 32, tail=2)
+        q, k, _, x, _ = make([seed, limit], 3, 640, 32, inline=2)
         index, c = build_index(k), scale_bits(None, 32)
         steps = [2, 3, 5, 8, 12, 18, 27, 40]  # k + ceil(k / 2), at most the 40 units
         found = [group_choice(q, index, 16, step, c, None, x) for step in steps]
@@ -258,7 +258,7 @@ def test_a_limit_takes_the_first_step_that_leaves_little_enough(limit):
 
 
 def test_without_a_limit_the_number_of_units_is_kept():
-    q, k, _, x, _ = make(3, 2, 640, 32, tail=1)
+    q, k, _, x, _ = make(3, 2, 640, 32, inline=1)
     assert limited_choice(q, build_index(k), 16, 2, 0, scale_bits(None, 32), None, x).selected == 2
 
 
@@ -291,13 +291,13 @@ def test_keys_follow_the_formula(seed, units, g):
 
 def test_no_indexed_token():
     """Fewer than 32 tokens, or none: attention as it is."""
-    q, k, v, x, tail_v = make(11, 2, 31, 32, 3)
-    result = groups(q, k, v, unit=16, k_top=5, tail_scores=x, tail_v=tail_v)
-    exact = golden.attention(q, k, v, tail_scores=x, tail_v=tail_v)
+    q, k, v, x, inline_v = make(11, 2, 31, 32, 3)
+    result = groups(q, k, v, unit=16, k_top=5, inline_scores=x, inline_v=inline_v)
+    exact = golden.attention(q, k, v, inline_scores=x, inline_v=inline_v)
     np.testing.assert_array_equal(result.out, exact.out)
     assert result.left.tolist() == [0, 0]
-    only_tail = groups(q, k[:0], v[:0], unit=16, k_top=5, tail_scores=x, tail_v=tail_v)
-    assert only_tail.status == 0
+    only_inline = groups(q, k[:0], v[:0], unit=16, k_top=5, inline_scores=x, inline_v=inline_v)
+    assert only_inline.status == 0
 
 
 def test_all_indexed_tokens_masked():

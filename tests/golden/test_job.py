@@ -83,33 +83,39 @@ def old_record():
 class Case:
     """One set of arrays, available as images of every mode and as arguments of the direct calls."""
 
-    def __init__(self, g=2, s=70, d=64, tail=5, masked=True, seed=1):
+    def __init__(self, g=2, s=70, d=64, inline=5, masked=True, seed=1):
         rng = np.random.default_rng(seed)
-        self.g, self.s, self.d, self.tail = g, s, d, tail
-        self.q, self.k, self.v, self.tail_v = (normal(rng, n, d) for n in (g, s, s, tail))
-        self.x = rng.integers(-(4 << 20), 4 << 20, (g, tail)).astype(np.int32)
+        self.g, self.s, self.d, self.inline = g, s, d, inline
+        self.q, self.k, self.v, self.inline_v = (normal(rng, n, d) for n in (g, s, s, inline))
+        self.x = rng.integers(-(4 << 20), 4 << 20, (g, inline)).astype(np.int32)
         self.valid = np.full(-(-max(s, 1) // 512) * 64, GUARD, np.uint8) if masked else None
         self.c = golden.scale_bits(None, d)
 
     def sizes(self):
-        return {"group": self.g, "head_dim": self.d, "tokens": self.s, "tail_tokens": self.tail, "scale_log2e": self.c}
+        return {
+            "group": self.g,
+            "head_dim": self.d,
+            "tokens": self.s,
+            "inline_tokens": self.inline,
+            "scale_log2e": self.c,
+        }
 
     def optional(self):
         arrays = {} if self.valid is None else {"valid": self.valid}
-        return arrays | ({"tail_scores": pad_scores(self.x)} if self.tail else {})
+        return arrays | ({"inline_scores": pad_scores(self.x)} if self.inline else {})
 
     def attention_image(self, mode, **more):
         image = Image(mode, **(self.sizes() | more))
         image.place(q=self.q, result=old_record(), **self.optional())
         if self.s:
             image.place(k=self.k, v=self.v)
-        if self.tail:
-            image.place(tail_v=self.tail_v)
+        if self.inline:
+            image.place(inline_v=self.inline_v)
         return image.place(out=np.full(self.g * self.d * (4 if mode == Mode.PARTIAL else 2), 0x11, np.uint8))
 
     def attention(self, partial=False):
         return golden.attention(
-            self.q, self.k, self.v, valid=self.valid, tail_scores=self.x, tail_v=self.tail_v, partial=partial
+            self.q, self.k, self.v, valid=self.valid, inline_scores=self.x, inline_v=self.inline_v, partial=partial
         )
 
     def rows_image(self, r):
@@ -134,7 +140,7 @@ class Case:
         record = old_record()
         record["alpha"][0, : self.g] = alpha
         image = self.attention_image(Mode.SPARF_ATTEND, count=count).place(v_sum=v_sum, result=record)
-        return image, (self.q, self.k, self.v, v_sum, count, alpha, self.c, self.valid, self.x, self.tail_v)
+        return image, (self.q, self.k, self.v, v_sum, count, alpha, self.c, self.valid, self.x, self.inline_v)
 
 
 def padded(values, dtype):
@@ -145,8 +151,8 @@ def padded(values, dtype):
 
 CASES = [
     {},
-    {"g": 1, "s": 1, "d": 32, "tail": 0, "masked": False},
-    {"g": 8, "s": 600, "d": 32, "tail": 17},
+    {"g": 1, "s": 1, "d": 32, "inline": 0, "masked": False},
+    {"g": 8, "s": 600, "d": 32, "inline": 17},
     {"g": 5, "s": 0},
 ]
 
@@ -207,7 +213,7 @@ def test_sparf_tokens_equals_the_direct_call(shape):
 @pytest.mark.parametrize("shape", CASES)
 def test_sparf_attend_equals_the_direct_call(shape):
     case = Case(**shape)
-    image, arguments = case.attend_image() if case.s else attend_tail_only(case)
+    image, arguments = case.attend_image() if case.s else attend_inline_only(case)
     before = image.outside("out", "result")
     assert image.run() == 0
     expected = golden.sparf_attend(*arguments)
@@ -221,23 +227,23 @@ def test_sparf_attend_equals_the_direct_call(shape):
     np.testing.assert_array_equal(image.outside("out", "result"), before)
 
 
-def attend_tail_only(case):
-    """No chosen tokens: the tail alone, and a mean over three tokens."""
+def attend_inline_only(case):
+    """No chosen tokens: the inline tokens alone, and a mean over three tokens."""
     image, arguments = case.attend_image()
     image.set(count=3)
     return image, (*arguments[:4], 3, *arguments[5:])
 
 
 def test_the_three_sparf_jobs_share_one_record():
-    case = Case(g=4, s=200, d=64, tail=6, masked=False)
+    case = Case(g=4, s=200, d=64, inline=6, masked=False)
     rows = case.rows_image(16)
     rows.run()
     tokens, _ = case.tokens_image(16, 20, 4)
     tokens.read("result")[:] = rows.read("result")
     tokens.run()
     chosen = golden.bitmap.to_flags(tokens.read("out").copy(), case.s)
-    whole = golden.sparf(case.q, case.k, case.v, r=16, k_top=20, local=4, tail_scores=case.x, tail_v=case.tail_v)
-    v_sum = golden.v_sum(case.v) + golden.v_sum(case.tail_v)
+    whole = golden.sparf(case.q, case.k, case.v, r=16, k_top=20, local=4, inline_scores=case.x, inline_v=case.inline_v)
+    v_sum = golden.v_sum(case.v) + golden.v_sum(case.inline_v)
     case.k, case.v, case.s = case.k[chosen], case.v[chosen], int(chosen.sum())
     attend = case.attention_image(Mode.SPARF_ATTEND, count=206).place(v_sum=v_sum, result=tokens.read("result"))
     assert attend.run() == 0
@@ -263,7 +269,7 @@ def test_non_finite_data_writes_zeros_and_the_bit(mode):
 
 @pytest.mark.parametrize("mode", [Mode.EXACT, Mode.PARTIAL, Mode.SPARF_TOKENS, Mode.SPARF_ATTEND])
 def test_empty_jobs_write_zeros_and_the_bit(mode):
-    case = Case(tail=0)
+    case = Case(inline=0)
     case.valid[:9] = 0
     image = image_of(mode, case)
     assert image.run() == Status.EMPTY
@@ -283,13 +289,13 @@ def image_of(mode, case=None):
 
 
 USED = {
-    Mode.EXACT: ["q", "k", "v", "valid", "tail_scores", "tail_v", "out", "result"],
-    Mode.PARTIAL: ["q", "k", "v", "valid", "tail_scores", "tail_v", "out", "result"],
+    Mode.EXACT: ["q", "k", "v", "valid", "inline_scores", "inline_v", "out", "result"],
+    Mode.PARTIAL: ["q", "k", "v", "valid", "inline_scores", "inline_v", "out", "result"],
     Mode.SPARF_ROWS: ["q", "rows", "result"],
-    Mode.SPARF_TOKENS: ["q", "k", "rows", "valid", "tail_scores", "out", "result"],
-    Mode.SPARF_ATTEND: ["q", "k", "v", "v_sum", "valid", "tail_scores", "tail_v", "out", "result"],
+    Mode.SPARF_TOKENS: ["q", "k", "rows", "valid", "inline_scores", "out", "result"],
+    Mode.SPARF_ATTEND: ["q", "k", "v", "v_sum", "valid", "inline_scores", "inline_v", "out", "result"],
 }
-ADDRESSES = ["q", "k", "v", "tail_scores", "tail_v", "valid", "rows", "v_sum", "out", "result"]
+ADDRESSES = ["q", "k", "v", "inline_scores", "inline_v", "valid", "rows", "v_sum", "out", "result"]
 
 
 @pytest.mark.parametrize("mode", sorted(job.ALL_MODES))
@@ -333,12 +339,12 @@ def test_arrays_may_touch_the_end_of_memory_but_not_pass_it(mode):
         *((mode, {"group": 3}, Status.BAD_GROUP) for mode in (Mode.EXACT, Mode.SPARF_ROWS)),
         *((mode, {"head_dim": 33, "r": 8}, Status.BAD_HEAD_DIM) for mode in sorted(job.ALL_MODES)),
         *((mode, {"head_dim": 0}, Status.BAD_HEAD_DIM) for mode in (Mode.EXACT, Mode.SPARF_ATTEND)),
-        *((mode, {"tokens": 0, "tail_tokens": 0}, Status.BAD_LENGTH) for mode in (Mode.EXACT, Mode.SPARF_ATTEND)),
-        (Mode.SPARF_TOKENS, {"tokens": 0, "tail_tokens": 0}, Status.BAD_LENGTH | Status.BAD_K),
+        *((mode, {"tokens": 0, "inline_tokens": 0}, Status.BAD_LENGTH) for mode in (Mode.EXACT, Mode.SPARF_ATTEND)),
+        (Mode.SPARF_TOKENS, {"tokens": 0, "inline_tokens": 0}, Status.BAD_LENGTH | Status.BAD_K),
         (Mode.SPARF_TOKENS, {"tokens": 0}, Status.BAD_LENGTH | Status.BAD_K),
         (Mode.EXACT, {"tokens": abi.MAX_TOKENS - 4}, Status.BAD_LENGTH | Status.OUT_OF_RANGE),
-        (Mode.EXACT, {"tokens": 2**32 - 1, "tail_tokens": 2**32 - 1}, Status.BAD_LENGTH | Status.OUT_OF_RANGE),
-        (Mode.SPARF_ROWS, {"tokens": 2**32 - 1, "tail_tokens": 2**32 - 1}, 0),
+        (Mode.EXACT, {"tokens": 2**32 - 1, "inline_tokens": 2**32 - 1}, Status.BAD_LENGTH | Status.OUT_OF_RANGE),
+        (Mode.SPARF_ROWS, {"tokens": 2**32 - 1, "inline_tokens": 2**32 - 1}, 0),
         *((Mode.SPARF_ATTEND, {"count": n}, Status.BAD_LENGTH) for n in (0, abi.MAX_TOKENS + 1)),
         (Mode.EXACT, {"count": 0, "r": 0, "k_top": 0, "local": 7}, 0),
         *((mode, {"r": 0}, Status.BAD_R) for mode in (Mode.SPARF_ROWS, Mode.SPARF_TOKENS)),
@@ -394,6 +400,6 @@ def test_unused_arrays_may_have_any_address():
     case = Case(s=0, masked=True)
     image = case.attention_image(Mode.EXACT).set(k=1, v=2**64 - 1, valid=3)
     assert image.run() == 0
-    case = Case(tail=0)
-    image = case.attention_image(Mode.EXACT).set(tail_scores=1, tail_v=2**64 - 1)
+    case = Case(inline=0)
+    image = case.attention_image(Mode.EXACT).set(inline_scores=1, inline_v=2**64 - 1)
     assert image.run() == 0

@@ -15,11 +15,11 @@ def normal(rng, *shape):
     return rng.standard_normal(shape).astype(np.float16)
 
 
-def make(seed, g, s, d, tail=0):
-    """(q, k, v, tail_scores, tail_v) of peaky attention."""
+def make(seed, g, s, d, inline=0):
+    """(q, k, v, inline_scores, inline_v) of peaky attention."""
     rng = np.random.default_rng(seed)
-    q, k, v, tail_v = (normal(rng, n, d) for n in (g, s, s, tail))
-    return q * np.float16(3), k, v, rng.integers(-(4 << 20), 8 << 20, (g, tail)).astype(np.int32), tail_v
+    q, k, v, inline_v = (normal(rng, n, d) for n in (g, s, s, inline))
+    return q * np.float16(3), k, v, rng.integers(-(4 << 20), 8 << 20, (g, inline)).astype(np.int32), inline_v
 
 
 def packed(flags):
@@ -31,7 +31,7 @@ def chosen(result, s):
 
 
 @pytest.mark.parametrize(
-    ("g", "s", "d", "tail", "r", "k_top", "local"),
+    ("g", "s", "d", "inline", "r", "k_top", "local"),
     [
         (1, 40, 32, 0, 4, 8, 2),
         (2, 33, 64, 3, 16, 5, 5),
@@ -40,12 +40,12 @@ def chosen(result, s):
         (8, 12, 96, 2, 96, 7, 3),
     ],
 )
-def test_bits_of_the_literal_model(literal, g, s, d, tail, r, k_top, local):
-    q, k, v, x, tail_v = make([g, s, d], g, s, d, tail)
+def test_bits_of_the_literal_model(literal, g, s, d, inline, r, k_top, local):
+    q, k, v, x, inline_v = make([g, s, d], g, s, d, inline)
     flags = np.random.default_rng([g, s]).random(s) < 0.8
-    result = sparf(q, k, v, r=r, k_top=k_top, local=local, valid=packed(flags), tail_scores=x, tail_v=tail_v)
+    result = sparf(q, k, v, r=r, k_top=k_top, local=local, valid=packed(flags), inline_scores=x, inline_v=inline_v)
     assert result.status == 0
-    rows = [a.view(np.uint16).tolist() for a in (q, k, v, tail_v)]
+    rows = [a.view(np.uint16).tolist() for a in (q, k, v, inline_v)]
     out, embedding, tokens, alpha = literal.sparf(
         *rows[:3], scale_bits(None, d), r, k_top, local, flags.tolist(), x.tolist(), rows[3], TABLES
     )
@@ -67,13 +67,13 @@ def test_close_to_float64(g, d):
     assert np.abs(result.out.astype(np.float64) - exact.out).max() < 2.0**-9
 
 
-def test_with_a_mask_and_a_tail_close_to_float64():
-    q, k, v, x, tail_v = make(2, 4, 300, 64, 9)
+def test_with_a_mask_and_inline_tokens_close_to_float64():
+    q, k, v, x, inline_v = make(2, 4, 300, 64, 9)
     flags = np.random.default_rng(3).random(300) < 0.6
     limits = {"r": 32, "k_top": 50, "local": 10}
-    result = sparf(q, k, v, **limits, valid=packed(flags), tail_scores=x, tail_v=tail_v)
+    result = sparf(q, k, v, **limits, valid=packed(flags), inline_scores=x, inline_v=inline_v)
     logits = x / 2.0**20 * np.log(2)
-    exact = float64.sparf(q, k, v, **limits, mask=flags, tail_scores=logits, tail_v=tail_v)
+    exact = float64.sparf(q, k, v, **limits, mask=flags, inline_scores=logits, inline_v=inline_v)
     assert chosen(result, 300) == exact.tokens.tolist()
     assert np.abs(result.out.astype(np.float64) - exact.out).max() < 2.0**-9
 
@@ -81,9 +81,9 @@ def test_with_a_mask_and_a_tail_close_to_float64():
 @pytest.mark.parametrize("g", abi.GROUP_SIZES)
 def test_everything_chosen_is_exact_attention(g):
     """r = d and k = s: alpha is 1, and the output is the rounded PARTIAL result of exact attention."""
-    q, k, v, x, tail_v = make([4, g], g, 100, 64, 5)
-    result = sparf(q, k, v, r=64, k_top=100, local=0, tail_scores=x, tail_v=tail_v)
-    exact = golden.attention(q, k, v, tail_scores=x, tail_v=tail_v, partial=True)
+    q, k, v, x, inline_v = make([4, g], g, 100, 64, 5)
+    result = sparf(q, k, v, r=64, k_top=100, local=0, inline_scores=x, inline_v=inline_v)
+    exact = golden.attention(q, k, v, inline_scores=x, inline_v=inline_v, partial=True)
     assert (result.alpha == 0x3F800000).all()
     assert chosen(result, 100) == list(range(100))
     np.testing.assert_array_equal(result.out, exact.out.astype(np.float16))
@@ -147,15 +147,15 @@ def test_fewer_valid_tokens_than_k():
     assert (second.alpha == 0x3F800000).all()
 
 
-def test_only_a_tail_is_left():
-    """All dense tokens masked: nothing is chosen, alpha is 1, the tail is the answer."""
-    q, k, v, x, tail_v = make(7, 1, 40, 32, 3)
+def test_only_inline_tokens_are_left():
+    """All dense tokens masked: nothing is chosen, alpha is 1, the inline tokens is the answer."""
+    q, k, v, x, inline_v = make(7, 1, 40, 32, 3)
     none = np.zeros(5, np.uint8)
-    result = sparf(q, k, v, r=8, k_top=4, local=4, valid=none, tail_scores=x, tail_v=tail_v)
+    result = sparf(q, k, v, r=8, k_top=4, local=4, valid=none, inline_scores=x, inline_v=inline_v)
     assert result.status == 0
     assert not result.bitmap.any()
     assert (result.alpha == 0x3F800000).all()
-    exact = golden.attention(q, k, v, valid=none, tail_scores=x, tail_v=tail_v, partial=True)
+    exact = golden.attention(q, k, v, valid=none, inline_scores=x, inline_v=inline_v, partial=True)
     np.testing.assert_array_equal(result.out, exact.out.astype(np.float16))
 
 
@@ -168,12 +168,12 @@ def test_blend_of_one_half():
     assert (result.out == np.float16(1.5)).all()
 
 
-def test_order_inside_the_tail_and_of_heads():
-    q, k, v, x, tail_v = make(8, 4, 80, 32, 6)
+def test_order_of_inline_tokens_and_of_heads():
+    q, k, v, x, inline_v = make(8, 4, 80, 32, 6)
     limits = {"r": 8, "k_top": 10, "local": 3}
-    result = sparf(q, k, v, **limits, tail_scores=x, tail_v=tail_v)
+    result = sparf(q, k, v, **limits, inline_scores=x, inline_v=inline_v)
     order = np.array([3, 1, 5, 0, 2, 4])
-    other = sparf(q[::-1], k, v, **limits, tail_scores=np.ascontiguousarray(x[::-1, order]), tail_v=tail_v[order])
+    other = sparf(q[::-1], k, v, **limits, inline_scores=np.ascontiguousarray(x[::-1, order]), inline_v=inline_v[order])
     np.testing.assert_array_equal(result.out, other.out[::-1])
     np.testing.assert_array_equal(result.bitmap, other.bitmap)
 

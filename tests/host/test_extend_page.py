@@ -1,4 +1,4 @@
-"""docs/extend.md: the host's examples run unchanged, the files are counted, and the changes fit the sources."""
+"""docs/design/extend.md: the host's examples run unchanged, the files are counted, and the changes fit the sources."""
 
 import re
 import shutil

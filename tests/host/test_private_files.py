@@ -18,11 +18,12 @@ from small_models import CONFIGS, prompts, random_model
 
 from kvdrive import private
 from kvdrive._native import Drive, RingServer, Subsystem
-from kvdrive.blocks.file_blocks import FileBlocks
 from kvdrive.doctor import storage
 from kvdrive.generation.generate import greedy
 from kvdrive.plugins.transformers import attach
-from kvdrive.sessions.transfer import export
+from kvdrive.prefix.blocks.file import blocks_in_file
+from kvdrive.prefix.blocks.store import BlockOptions
+from kvdrive.prefix.transfer import export
 from kvdrive.targets.emulator import Emulator
 from kvdrive.targets.temporary import temporary_folder
 from kvdrive.weights.eviction.prior import Prior
@@ -51,13 +52,13 @@ def test_sessions_while_they_are_open_and_afterwards(tmp_path):
         number = attached.sessions.release(cache)
         with attached.sessions.index.transaction():
             attached.sessions.index.set(number, pinned=True)
-        export(attached.sessions.shelf, attached.sessions.index.get(number), tmp_path / "made" / "exported")
+        export(attached.sessions.stored, attached.sessions.index.get(number), tmp_path / "made" / "exported")
         plain = attached.cache()
         model(ids, past_key_values=plain)
         plain.save(tmp_path / "made" / "saved" / "cache.json")
         names = {one.name for one in (tmp_path / "made").rglob("*")}
         assert {"drive.kv", "drive.kv.sessions", "drive.kv.sessions-wal", "drive.kv.sessions-shm", "exported", "saved",
-                "drive.kv.sessions.lasting", "cache.json"} <= names  # fmt: skip
+                "drive.kv.sessions.pins", "cache.json"} <= names  # fmt: skip
         assert open_to_others(tmp_path) == []
     assert open_to_others(tmp_path) == []
 
@@ -73,7 +74,7 @@ def test_a_damaged_index_that_was_set_aside(tmp_path):
 
 
 def test_blocks_sockets_and_temporary_folders(tmp_path):
-    blocks = FileBlocks(tmp_path / "vllm" / "blocks", 5000, 1 << 20)
+    blocks = blocks_in_file(tmp_path / "vllm" / "blocks", 5000, BlockOptions(1 << 20))
     with temporary_folder(tmp_path) as folder:
         Drive(folder / "drive.kv", "fast", 1, 1 << 22)
         subsystem = Subsystem(Drive(tmp_path / "drive.kv", "fast", 1, 1 << 22))
@@ -122,8 +123,8 @@ def test_doctor_names_files_that_others_can_use(tmp_path):
     tmp_path.chmod(0o700)  # nobody else can look into it
     (sound,) = storage.rights([tmp_path, tmp_path / "drive.kv"])
     assert sound.state == "ok"
-    private.write_text(tmp_path / "drive.kv.sessions.lasting", "{}")
-    (tmp_path / "drive.kv.sessions.lasting").chmod(0o604)
+    private.write_text(tmp_path / "drive.kv.sessions.pins", "{}")
+    (tmp_path / "drive.kv.sessions.pins").chmod(0o604)
     assert [one.state for one in storage.rights([tmp_path / "drive.kv"])] == ["missing"]
 
 

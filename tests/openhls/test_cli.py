@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from openhls import cli, config
-from openhls.backend.cosim import ap_headers
-from openhls.backend.netlist import NetlistError
-from openhls.backend.simulate import ToolError
+from openhls.cosim import ap_headers
+from openhls.cosim.simulate import ToolError
+from openhls.emit.netlist import NetlistError
 from openhls.errors import OpenHlsError
 
 HELPER = "int helper(int x) { return x * FACTOR; }\n"

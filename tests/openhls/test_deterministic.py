@@ -11,8 +11,8 @@ ROOT = Path(__file__).parents[2]
 COMPILE_ALL = """
 import sys
 from pathlib import Path
-from openhls.backend.design import write_design
-from openhls.frontend.compile import compile_program
+from openhls.pipeline import write_design
+from openhls.pipeline import compile_program
 from openhls.fuzz.generate import random_program, top_name
 from openhls.printer import print_program
 

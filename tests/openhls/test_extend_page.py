@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pragma of docs/extend.md works."""
+"""The pragma of docs/design/extend.md works."""
 
 import re
 import shutil

@@ -9,15 +9,11 @@ import pytest
 from ir_interpreter import interpret
 
 from openhls import pipeline
-from openhls.backend.pipelined import forms
-from openhls.backend.storage import storage_of
-from openhls.backend.target import target_of
-from openhls.frontend.compile import compile_program
+from openhls.analysis.storage import storage_of
 from openhls.ir import Block, Direction, Loop, Program, Value, loops_of, walk
-from openhls.passes.answers import answer_ahead
-from openhls.passes.balance import balance
-from openhls.passes.forward import forward
-from openhls.passes.look_ahead import look_ahead
+from openhls.pipeline import compile_program
+from openhls.schedule.pipelined import forms_of
+from openhls.schedule.target import target_of
 from openhls.verify import InvalidProgram, verify
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -73,7 +69,7 @@ def test_every_form_of_a_loop_means_the_same(name: str) -> None:
     for process in program.processes.values():
         storages = {array.name: storage_of(array) for array in process.arrays}
         for loop in (each for each in loops_of(process.body) if each.innermost):
-            for ahead in forms(loop, storages, lambda _: True):
+            for ahead in forms_of(loop, storages, pipeline.loop_forms(), lambda _: True):
                 before = (Block("first", ahead.first, loop.location),) if ahead.first else ()
                 other = changed(program, loop, before, ahead.loop)
                 verify(other)
@@ -89,7 +85,10 @@ def test_loops_get_the_forms_that_they_can_have() -> None:
         for process in program.processes.values():
             storages = {array.name: storage_of(array) for array in process.arrays}
             for loop in (each for each in loops_of(process.body) if each.label == label):
-                carried = [len(ahead.loop.carried) for ahead in forms(loop, storages, lambda _: helps)]
+                carried = [
+                    len(ahead.loop.carried)
+                    for ahead in forms_of(loop, storages, pipeline.loop_forms(), lambda _: helps)
+                ]
                 return [each - carried[0] for each in carried]
         raise AssertionError(label)
 
@@ -140,4 +139,35 @@ def test_channels_that_do_not_fill_the_words_of_a_stream_are_caught() -> None:
 def test_every_pass_says_what_it_needs_and_leaves() -> None:
     passes = (*pipeline.PROCESS_PASSES, *pipeline.PROGRAM_PASSES, *pipeline.LOOP_PASSES)
     assert all(each.needs and each.leaves for each in passes)
-    assert [each.run for each in pipeline.LOOP_PASSES] == [balance, look_ahead, answer_ahead, forward]
+
+
+def noted(passes: tuple[pipeline.Pass, ...], seen: list[int], kind: int) -> tuple[pipeline.Pass, ...]:
+    """The passes; each notes when it runs."""
+
+    def run(number: int, each: pipeline.Pass) -> pipeline.Pass:
+        def with_note(*arguments: object) -> object:
+            seen.append(100 * kind + number)
+            return each.run(*arguments)
+
+        return replace(each, run=with_note)
+
+    return tuple(run(number, each) for number, each in enumerate(passes))
+
+
+def test_the_compiler_runs_the_passes_of_the_lists_in_their_order(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen: list[int] = []
+    names = ("PROCESS_PASSES", "PROGRAM_PASSES", "LOOP_PASSES")
+    lists = [getattr(pipeline, name) for name in names]
+    for kind, (name, passes) in enumerate(zip(names, lists, strict=True)):
+        monkeypatch.setattr(pipeline, name, noted(passes, seen, kind))
+    program = pipeline.compile_program(PROGRAMS / "answers.cpp", "answers")
+    assert seen == [*range(len(lists[0]))] * len(program.processes)
+    seen.clear()
+    finished = pipeline.finish_program(program, TARGET)
+    assert [each for each in seen if each < 200] == [100 + number for number in range(len(lists[1]))]
+    seen.clear()
+    pipeline.plan_of(finished, TARGET)
+    assert set(seen) == {200 + number for number in range(len(lists[2]))}  # one loop needs them all
+    assert seen[:2] == [200, 201]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from openhls.backend import simulate
-from openhls.backend.simulate import ToolError
+from openhls.cosim import simulate
+from openhls.cosim.simulate import ToolError
 from pnr import netlist, paths
 from pnr.ecp5 import Ecp5
 from pnr.figures import count, resource

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from openhls.backend.simulate import ToolError
-from openhls.backend.target import Target, platform_names
+from openhls.cosim.simulate import ToolError
+from openhls.schedule.target import Target, platform_names
 from pages import hardware
 from pnr import cli, figures, route, synthesis, tools
 from rtl import manifest

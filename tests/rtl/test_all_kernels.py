@@ -30,7 +30,7 @@ def inputs(name: str, mode: str, group: int) -> dict:
         dense = rng.integers(-(1 << 23), 1 << 23, s, np.int32)
         return {"scores": dense, "tail_scores": scores[0]} | ({"valid": valid} if group % 2 else {})
     arrays = {"q": halves(rng, group, d), "k": halves(rng, s, d), "v": halves(rng, s, d), "valid": valid}
-    arrays |= {"tail_scores": scores, "tail_v": halves(rng, t, d), "scale": 0.1}
+    arrays |= {"inline_scores": scores, "inline_v": halves(rng, t, d), "scale": 0.1}
     return arrays | ({"r": 16, "k_top": 24, "l": 4} if mode == "sparf" else {})
 
 

@@ -20,7 +20,7 @@ def test_a_choice_equals_the_golden_model(group: int, verilator: None) -> None:
         q = rng.standard_normal((group, d)).astype(np.float16)
         choice = Choice(q, index.to_bytes(), index.exponent, UNIT_TOKENS[number], 2)
         choice.valid = rng.random(160) < 0.7
-        choice.tail = rng.integers(-(1 << 22), 1 << 22, (group, 5)).astype(np.int32)
+        choice.inline = rng.integers(-(1 << 22), 1 << 22, (group, 5)).astype(np.int32)
         memory, job = choice.build(rng)
         expected = memory.copy()
         assert golden.group_job.run(expected, job) == engine.group_choice(memory, job) == 0

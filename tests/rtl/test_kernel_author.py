@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The example of docs/kernel-author.md does what the page says."""
+"""The example of docs/design/kernels.md does what the page says."""
 
 import re
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 from rtl import build
 from rtl.kernels import HLS, ROOT, find_tops
 
-PAGE = (ROOT / "docs/kernel-author.md").read_text()
+PAGE = (ROOT / "docs/design/kernels.md").read_text()
 DIFF = re.search(r"```diff\n(.*?)```", PAGE, re.DOTALL).group(1)
 
 

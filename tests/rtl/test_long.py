@@ -16,14 +16,14 @@ WIDTH = 128
 IDEAL = 100.0  # cycles of latency
 
 
-def job(group: int, tokens: int, tail: int = 0, **more: int) -> dict:
+def job(group: int, tokens: int, inline: int = 0, **more: int) -> dict:
     rng = np.random.default_rng(tokens + group)
     shapes = {"q": (group, WIDTH), "k": (tokens, WIDTH), "v": (tokens, WIDTH)}
     arrays = {name: rng.standard_normal(shape).astype(np.float16) for name, shape in shapes.items()}
     arrays["valid"] = rng.random(tokens) < 0.9
-    if tail:
-        arrays["tail_scores"] = rng.integers(-(1 << 22), 1 << 22, (group, tail), dtype=np.int32)
-        arrays["tail_v"] = rng.standard_normal((tail, WIDTH)).astype(np.float16)
+    if inline:
+        arrays["inline_scores"] = rng.integers(-(1 << 22), 1 << 22, (group, inline), dtype=np.int32)
+        arrays["inline_v"] = rng.standard_normal((inline, WIDTH)).astype(np.float16)
     return arrays | more
 
 
@@ -40,13 +40,13 @@ def cycles_of(arrays: dict, mode: str, latency: float = IDEAL) -> int:
 
 @pytest.mark.parametrize("group", [1, 5])
 def test_exact_attention_over_32768_tokens(group: int, verilator: None) -> None:
-    cycles = cycles_of(job(group, 32768, tail=100), "exact")
+    cycles = cycles_of(job(group, 32768, inline=100), "exact")
     assert cycles >= 2 * 32768 * WIDTH // 32  # every beat of K and V is read
     assert cycles <= 1.03 * 2 * (32768 + 100) * WIDTH // 32
 
 
 def test_partial_attention_with_an_odd_length(verilator: None) -> None:
-    cycles_of(job(4, 20001, tail=33), "partial")
+    cycles_of(job(4, 20001, inline=33), "partial")
 
 
 class MissedRate(AssertionError):
@@ -54,7 +54,7 @@ class MissedRate(AssertionError):
 
 
 MISSED = pytest.mark.xfail(
-    strict=True, raises=MissedRate, reason="3.04 times fewer cycles than exact, not 4: docs/hardware.md, Rates"
+    strict=True, raises=MissedRate, reason="3.04 times fewer cycles than exact, not 4: docs/results/hardware.md, Rates"
 )
 
 

@@ -1,4 +1,4 @@
-"""What `make time-setup` reads from the output of a command."""
+"""What scripts/time_setup.py reads from the output of a command."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""docs/extend.md as data: its sections, their tables and their changes of files."""
+"""docs/design/extend.md as data: its sections, their tables and their changes of files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs/extend.md"
+PAGE = ROOT / "docs/design/extend.md"
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import shutil
 import struct
 from pathlib import Path
 
-from openhls.backend.design import Design
-from openhls.backend.simulate import ToolError, run
+from openhls.cosim.simulate import ToolError, run
+from openhls.emit.design import Design
 from openhls.errors import OpenHlsError
 from openhls.ir import Direction, Stream
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from openhls.backend import design
+from openhls.emit import design
 from openhls.errors import OpenHlsError
 from rtl import build, manifest
 from rtl.kernels import ROOT, Top, find_tops

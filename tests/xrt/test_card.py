@@ -11,7 +11,7 @@ from emulated_cards import Cards
 
 from kvdrive import abi
 from kvdrive.xrt.single import IMAGE_VARIABLE
-from openhls.backend import simulate
+from openhls.cosim import simulate
 
 MakeCards = Callable[..., Cards]
 HERE = Path(__file__).parent

@@ -59,7 +59,7 @@ def doctor(
 
         content = {"findings": [asdict(one) for one in found], "rates": rates()}
         private.write_text(report, json.dumps(content, indent=1) + "\n")
-        typer.echo(f"{report} holds the findings and rates; docs/boards.md says how to send them", err=True)
+        typer.echo(f"{report} holds the findings and rates; docs/guide/remote.md says how to send them", err=True)
     if as_json:
         typer.echo(json.dumps([asdict(finding) for finding in found]))
     else:
@@ -94,8 +94,8 @@ def _place_of(drive: str) -> list[Path]:
 def _costs_files(place: str) -> list[Path]:
     """The files of measured rates beside the drive at `place`, or those in the user's cache. Raises InputError."""
     from kvdrive.cli.sessions import index_file
+    from kvdrive.prefix.rates import costs_file
     from kvdrive.private import below, cache_folder
-    from kvdrive.sessions.rates import costs_file
 
     if not place:
         return [path for path in below(cache_folder()) if path.suffix == ".costs"]

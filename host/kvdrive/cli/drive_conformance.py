@@ -46,7 +46,7 @@ def conformance(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Check every command of a drive against docs/command-set.md. Exit status 1 if a check fails.
+    """Check every command of a drive against docs/reference/command-set.md. Exit status 1 if a check fails.
 
     The checks use sessions of their own, the last 64 blocks, which they restore, and drive memory, whose contents are
     lost. Nobody else should use the drive at the same time. `emulator` and `cpu` make a new drive and check most.

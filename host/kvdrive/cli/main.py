@@ -1,4 +1,4 @@
-"""The command line: one module per sub-command, options that several share in `options`."""
+"""The command line: one module per sub-command; those of the study of papers are in `study.cli`."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from kvdrive.cli.doctor import app as doctor_app
 from kvdrive.cli.drive import app as drive_app
 from kvdrive.cli.eval import app as eval_app
 from kvdrive.cli.fields import with_flags
-from kvdrive.cli.figures import app as figures_app
 from kvdrive.cli.generate import app as generate_app
 from kvdrive.cli.kernel import app as kernel_app
-from kvdrive.cli.ledger import app as ledger_app
 from kvdrive.cli.lm_eval import app as lm_eval_app
 from kvdrive.cli.plan import app as plan_app
-from kvdrive.cli.replay import app as replay_app
 from kvdrive.cli.run import app as run_app
 from kvdrive.cli.serve import app as serve_app
 from kvdrive.cli.sessions import app as sessions_app
 from kvdrive.cli.sparsify import app as sparsify_app
 from kvdrive.cli.train_predictor import app as train_predictor_app
 from kvdrive.errors import KvdriveError, Stopped
+from kvdrive.study.cli.figures import app as figures_app
+from kvdrive.study.cli.ledger import app as ledger_app
+from kvdrive.study.cli.replay import app as replay_app
 
 app = typer.Typer(
     no_args_is_help=True,

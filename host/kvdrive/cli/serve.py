@@ -20,9 +20,8 @@ from kvdrive.config.option import Needs
 from kvdrive.config.run import GROUPS, RunConfig
 from kvdrive.config.sizes import bytes_of
 from kvdrive.errors import InputError
-from kvdrive.sessions.bounds import Bounds
-from kvdrive.sessions.eviction import EVICTIONS
-from kvdrive.sessions.options import SessionOptions
+from kvdrive.prefix.eviction import EVICTIONS
+from kvdrive.prefix.options import Bounds, SessionOptions
 from kvdrive.waiting import IMPORTS, waiting_for
 
 if TYPE_CHECKING:
@@ -69,8 +68,8 @@ def serve(
     unknown_fields: Annotated[
         Literal["refuse", "warn"],
         typer.Option(
-            help="fields and query parameters that are on no list of docs/requests.md are refused, or logged and "
-            "ignored. Fields that are known and not supported are refused in any case"
+            help="fields and query parameters that are on no list of docs/reference/requests.md are refused, or "
+            "logged and ignored. Fields that are known and not supported are refused in any case"
         ),
     ] = "refuse",
     max_prompt_tokens: Annotated[int, typer.Option(min=0, help="0: as many as the model has positions")] = 0,

@@ -1,4 +1,4 @@
-"""`kvdrive sessions list|show|pin|drop|export|import|gc|stats`: what a drive keeps of conversations."""
+"""`kvdrive sessions list|show|pin|drop|export|import|gc|stats`: the conversations that a drive stores."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from kvdrive.cli.command import JsonFlag, example
 from kvdrive.cli.drive_files import show
 from kvdrive.cli.paths import input_file, output_file
 from kvdrive.errors import InputError, TargetError
-from kvdrive.sessions.owner import is_alive
+from kvdrive.prefix.owner import is_alive
 from kvdrive.targets.addresses import is_address
 
 if TYPE_CHECKING:
-    from kvdrive.sessions.entry import Entry
-    from kvdrive.sessions.index import Index
-    from kvdrive.sessions.shelf import Shelf
+    from kvdrive.prefix.entry import Entry
+    from kvdrive.prefix.index import Index
+    from kvdrive.prefix.stored import StoredSessions
 
-app = typer.Typer(no_args_is_help=True, help="What drives keep of conversations.")
+app = typer.Typer(no_args_is_help=True, help="The conversations that drives store.")
 
 Place = Annotated[str, typer.Argument(help="a drive's file, the folder of --drive, or an address as of --target")]
 Which = Annotated[str, typer.Argument(help="name or number of a session; `list` shows both")]
@@ -80,11 +80,11 @@ def drop(
     place: Place, session: Annotated[list[str], typer.Argument(help="names or numbers")], tenant: Tenant = ""
 ) -> None:
     """Remove sessions. What others share stays."""
-    with _shelf(place) as shelf:
-        entries = [_find(shelf.index, one, tenant) for one in session]
+    with _stored(place) as stored:
+        entries = [_find(stored.index, one, tenant) for one in session]
         for entry in entries:
             _require_closed(entry)
-        typer.echo(f"{shelf.drop([entry.id for entry in entries])} sessions removed")
+        typer.echo(f"{stored.drop([entry.id for entry in entries])} sessions removed")
 
 
 @app.command("export", epilog=example("sessions export drives talk talk.session"))
@@ -92,11 +92,11 @@ def export_(
     place: Place, session: Which, file: Annotated[Path, typer.Argument(callback=output_file)], tenant: Tenant = ""
 ) -> None:
     """Write a session to a file, for another drive or machine."""
-    from kvdrive.sessions.transfer import export
+    from kvdrive.prefix.transfer import export
 
-    with _shelf(place) as shelf:
-        entry = _find(shelf.index, session, tenant)
-        size = export(shelf, entry, file)
+    with _stored(place) as stored:
+        entry = _find(stored.index, session, tenant)
+        size = export(stored, entry, file)
     typer.echo(f"{file}: {entry.tokens} tokens, {size / 2**20:.1f} MiB of K and V")
 
 
@@ -107,10 +107,10 @@ def import_(
     name: Annotated[str, typer.Option(help="instead of the name in the file")] = "",
 ) -> None:
     """Store a session from a file on a drive."""
-    from kvdrive.sessions.transfer import import_file
+    from kvdrive.prefix.transfer import import_file
 
-    with _shelf(place) as shelf:
-        typer.echo(f"session {import_file(shelf, file, name)}")
+    with _stored(place) as stored:
+        typer.echo(f"session {import_file(stored, file, name)}")
 
 
 @app.command(epilog=example("sessions gc drives --days 30"))
@@ -118,15 +118,15 @@ def gc(
     place: Place, days: Annotated[float, typer.Option(min=0, help="remove what nobody used for so long")] = 0
 ) -> None:
     """Remove old sessions, and what killed processes left on a drive that no other process uses."""
-    from kvdrive.sessions.rebuild import collect
+    from kvdrive.prefix.rebuild import collect
 
-    with _shelf(place) as shelf:
-        index = shelf.index
+    with _stored(place) as stored:
+        index = stored.index
         limit = index.now - days * 86_400
         old = [one.id for one in index.entries() if days and one.used < limit and not one.pinned and not one.owner]
-        removed = shelf.drop(old)
-        alone = all(queue.target.exclusive for queue in shelf.backing.queues)
-        orphans = collect(index, shelf.backing) if alone else 0
+        removed = stored.drop(old)
+        alone = all(queue.target.exclusive for queue in stored.backing.queues)
+        orphans = collect(index, stored.backing) if alone else 0
     typer.echo(f"{removed} old sessions removed, {orphans} that no index names")
 
 
@@ -137,33 +137,33 @@ def stats(
     tenant: Tenant = "",
     quota: Annotated[str, typer.Option(help="set the most bytes of this tenant; K, M, G, T; 0: none")] = "",
 ) -> None:
-    """Show how much is kept, how much was written for it, and how often it was used."""
+    """Show how much is stored, how much was written for it, and how often it was used."""
     from kvdrive.config.sizes import bytes_of
-    from kvdrive.sessions.wear import Governor
+    from kvdrive.prefix.wear import Governor
 
     with _index(place) as index:
         if quota:
             with index.transaction():
                 index.set_quota(tenant, bytes_of(quota))
-        wear = Governor(index).wear()
+        wear = Governor(index.accounts).wear()
         values: dict[str, Any] = {
             "sessions": index.count(),
             "blocks": index.blocks(),
-            "bytes": index.bytes(),
-            "bytes of the tenant": index.bytes(tenant),
-            "quota of the tenant": index.quota(tenant),
+            "bytes": index.accounts.bytes(),
+            "bytes of the tenant": index.accounts.bytes(tenant),
+            "quota of the tenant": index.accounts.quota(tenant),
             "bytes written": wear.bytes_written,
             "bytes written today": wear.bytes_today,
             "hits": wear.hits,
             "bytes written per hit": None if wear.bytes_per_hit is None else round(wear.bytes_per_hit),
-            "not kept, for wear": wear.refused,
+            "not stored, for wear": wear.refused,
         }
     show(f"sessions on {place}", values, as_json)
 
 
 def index_file(place: str) -> Path:
     """The file of the index of the drives at `place`, where there is one. Raises InputError for no drive."""
-    from kvdrive.sessions.opening import index_path
+    from kvdrive.prefix.opening import index_path
 
     return index_path(place if is_address(place) else str(_files(place)[0]))
 
@@ -171,11 +171,11 @@ def index_file(place: str) -> Path:
 @contextmanager
 def _index(place: str) -> Iterator[Index]:
     """The index of the drives at `place`; they may be in use. Raises InputError where there is none."""
-    from kvdrive.sessions.index import Index
+    from kvdrive.prefix.index import Index
 
     path = index_file(place)
     if not path.exists():
-        raise InputError(f"there is no index at {path}: no sessions were kept there, or `gc` makes it again")
+        raise InputError(f"there is no index at {path}: no sessions were saved there, or `gc` makes it again")
     index = Index(path)
     try:
         if index.made:
@@ -186,21 +186,20 @@ def _index(place: str) -> Iterator[Index]:
 
 
 @contextmanager
-def _shelf(place: str) -> Iterator[Shelf]:
+def _stored(place: str) -> Iterator[StoredSessions]:
     """The sessions on the drives at `place`. An index that is not there is made again. Raises InputError,
     TargetError.
     """
     from kvdrive.kvcache.backing import Backing
-    from kvdrive.sessions.index import Index
-    from kvdrive.sessions.opening import index_path
-    from kvdrive.sessions.options import SessionOptions
-    from kvdrive.sessions.rebuild import rebuild
-    from kvdrive.sessions.shelf import Shelf
+    from kvdrive.prefix.index import Index
+    from kvdrive.prefix.opening import index_path
+    from kvdrive.prefix.rebuild import rebuild
+    from kvdrive.prefix.stored import StoredSessions
     from kvdrive.targets.opening import open_named
     from kvdrive.targets.options import DriveOptions
 
     places: list[str | Path] = [place] if is_address(place) else list(_files(place))
-    with ExitStack() as opened, _told_who_has(places):
+    with ExitStack() as opened, _naming_the_holder(places):
         drives = [drive for one in places for drive in opened.enter_context(open_named(one, DriveOptions())).drives]
         backing = Backing(drives, 1, b"")
         opened.callback(backing.close)
@@ -208,11 +207,11 @@ def _shelf(place: str) -> Iterator[Shelf]:
         opened.callback(index.close)
         if index.made:
             rebuild(index, backing)
-        yield Shelf(index, backing, SessionOptions())
+        yield StoredSessions(index, backing)
 
 
 @contextmanager
-def _told_who_has(places: list[str | Path]) -> Iterator[None]:
+def _naming_the_holder(places: list[str | Path]) -> Iterator[None]:
     """Add to the error of a drive's file that another process has open which process that is."""
     try:
         yield

@@ -16,7 +16,7 @@ from kvdrive.errors import InputError
 from kvdrive.kvcache.budget import MemoryOptions
 from kvdrive.kvcache.overflow import Overflow
 from kvdrive.policies import POLICIES, Policy, make_policy, parse_ratio
-from kvdrive.sessions.options import SessionOptions
+from kvdrive.prefix.options import SessionOptions
 from kvdrive.targets.options import DriveOptions
 from kvdrive.weights.options import FlashOptions
 
@@ -94,7 +94,7 @@ class PolicyOptions:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where K and V of running sequences are, and in which form. docs/xcache.md explains `xcache` and `mini_batches`.
+    """Where K and V of running sequences are, and in which form. docs/guide/long-contexts.md explains the fields.
 
     `active` "memory": sequences are in memory as far as `memory` allows, for the model's own attention; the drives keep
     them, and a stored session is loaded layer by layer. "auto" stands for "memory" if `memory` has a bound.
@@ -125,8 +125,8 @@ class Placement:
     )
     kv_format: str = option(
         "f16",
-        f"of K and V on the drives, rounded when they are computed. {explained(KV_FORMATS)}. docs/eval.md has the "
-        "price; fp8 takes the scales in the checkpoint's folder",
+        f"of K and V on the drives, rounded when they are computed. {explained(KV_FORMATS)}. "
+        "docs/results/quality.md has the price; fp8 takes the scales in the checkpoint's folder",
         choices=tuple(KV_FORMATS),
     )
     spill: int = option(

@@ -75,7 +75,7 @@ def compare(bench: Bench, stored: Stored, query: Query, data: NDArray[np.uint8])
             "valid": query.valid,
         }
         if query.inline_scores is not None and query.inline_v is not None:
-            arrays |= {"tail_scores": query.inline_scores[head], "tail_v": query.inline_v[head]}
+            arrays |= {"inline_scores": query.inline_scores[head], "inline_v": query.inline_v[head]}
         arrays |= {"r": query.r, "k_top": query.k_top, "l": query.local}
         if query.mode == abi.Mode.GROUPS:
             arrays |= {"unit": query.r, "all_k": stored.k[head]}

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from kvdrive.doctor.finding import Finding, State
 from kvdrive.perf.kept import KeptRates
-from kvdrive.sessions.rates import Rates
+from kvdrive.prefix.rates import Rates
 
 _GIVES = "the choice between loading, attending in the drive and computing again"
-_REMEDY = "run kvdrive serve once with this drive: it measures when it starts; docs/sessions.md explains"
+_REMEDY = "run kvdrive serve once with this drive: it measures when it starts; docs/guide/server.md explains"
 
 
 def resume(files: list[Path]) -> Iterator[Finding]:

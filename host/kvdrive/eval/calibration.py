@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 
 from kvdrive.config.run import RunConfig
 from kvdrive.eval import library, perplexity
+from kvdrive.eval.compared import label_of
 from kvdrive.eval.evaluation import documents
 from kvdrive.eval.head_ratios import RATIOS, Limits, Rater, calibrate
 from kvdrive.eval.partial import Partial, digest
+from kvdrive.eval.ready import drives_for, loaded
 from kvdrive.eval.sweep import questions
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.progress import bar
-from kvdrive.identity.model import of_model
-from kvdrive.kvcache.formats import named
 from kvdrive.policies.choice import Choice, keep_choices, place_of
 from kvdrive.policies.groups import DEFAULT_UNIT, Groups
-from kvdrive.targets.opening import open_drive, require_space
-from kvdrive.targets.options import DriveOptions
-from kvdrive.waiting import waiting_for
-from kvdrive.weights.opening import load_from
+from kvdrive.targets.opening import open_drive
 
 
 @dataclass(frozen=True)
@@ -73,10 +68,8 @@ class Settings:
 def run(settings: Settings, console: Console | None) -> tuple[Path, dict[str, Choice]]:
     """Calibrate, with progress on `console`, and store the choices. Returns their file. Raises KvdriveError."""
     Groups(RATIOS[0], settings.unit)  # raises InputError for a unit that there is not, before the model is loaded
-    with waiting_for(f"loading {settings.config.model.model}", console):
-        checkpoint = load_from(settings.config)
-    with closing(checkpoint):
-        label = of_model(checkpoint.model, named(settings.kv_format))
+    with closing(loaded(settings.config, console)) as checkpoint:
+        label = label_of(checkpoint.model, settings.kv_format)
         found = _run(checkpoint, settings, label, console)
     return keep_choices(label, found), found
 
@@ -89,7 +82,8 @@ def _run(checkpoint: Checkpoint, settings: Settings, label: bytes, console: Cons
     text = digest(asked, checkpoint.model)
     known = Partial(_measurements(label, settings), settings.options(), resume=True)
     known.belongs_to(text)
-    drives = _drives(checkpoint, settings)
+    tokens = settings.windows * (settings.context + settings.targets + 1024)
+    drives = drives_for(checkpoint, settings.config.target, tokens)
     heads = checkpoint.shape.drive_layers * checkpoint.shape.kv_heads
     steps = len(asked) * (1 + heads * len(RATIOS))  # and some more, of the search
     with (
@@ -112,21 +106,3 @@ def _measurements(label: bytes, settings: Settings) -> Path:
     options = hashlib.sha256(json.dumps(settings.options()).encode()).hexdigest()
     place = place_of(label)
     return place.with_name(f"{place.stem}-{options[:8]}.measured.json")
-
-
-def _drives(checkpoint: Checkpoint, settings: Settings) -> DriveOptions:
-    """Drives with room for all windows. Raises InputError."""
-    tokens = settings.windows * (settings.context + settings.targets + 1024)
-    room = 2 * checkpoint.shape.bytes_per_token * tokens
-    drives = settings.config.target
-    threads = drives.threads or os.cpu_count() or 1
-    torch.set_num_threads(threads)
-    drives = replace(
-        drives,
-        threads=threads,
-        capacity_bytes=max(drives.capacity_bytes, room),
-        needed_bytes=room,
-        group=checkpoint.shape.group,
-    )
-    require_space(drives)
-    return drives

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
@@ -12,23 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from rich.console import Console
 
 from kvdrive.config.run import RunConfig
 from kvdrive.errors import InputError
 from kvdrive.eval import library, perplexity, tasks
+from kvdrive.eval.compared import chosen_policies, fitted, ways
 from kvdrive.eval.library import Module
 from kvdrive.eval.partial import Partial, digest
 from kvdrive.eval.points import Point, Way
-from kvdrive.eval.sweep import chosen_policies, fitted, questions, sweep, ways
+from kvdrive.eval.ready import drives_for, loaded
+from kvdrive.eval.sweep import questions, sweep
 from kvdrive.eval.tasks import Tokens
 from kvdrive.eval.wording import style_of
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.progress import bar
-from kvdrive.targets.opening import open_drive, require_space
-from kvdrive.waiting import waiting_for
-from kvdrive.weights.opening import load_from
+from kvdrive.targets.opening import open_drive
 
 DEPTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
@@ -86,9 +84,7 @@ def evaluate(settings: Settings, console: Console | None, partial: Partial) -> d
     compared = ways(
         chosen_policies(settings.policies, settings.ratios, settings.unread, settings.units), settings.kv_formats
     )
-    with waiting_for(f"loading {settings.config.model.model}", console):
-        checkpoint = load_from(settings.config)
-    with closing(checkpoint):
+    with closing(loaded(settings.config, console)) as checkpoint:
         return _evaluate(checkpoint, settings, compared, console, partial)
 
 
@@ -105,18 +101,7 @@ def _evaluate(
     steps = sum(map(len, asked.values())) * len(compared)
     if not steps:
         raise InputError("nothing to ask: allow `windows` or `cases`")
-    room = 2 * checkpoint.shape.bytes_per_token * (longest + settings.targets + 1024)
-    drives = settings.config.target
-    threads = drives.threads or os.cpu_count() or 1
-    torch.set_num_threads(threads)
-    drives = replace(
-        drives,
-        threads=threads,
-        capacity_bytes=max(drives.capacity_bytes, room),
-        needed_bytes=room,
-        group=checkpoint.shape.group,
-    )
-    require_space(drives)
+    drives = drives_for(checkpoint, settings.config.target, longest + settings.targets + 1024)
     partial.belongs_to(digest(chain.from_iterable(asked.values()), checkpoint.model))
     points: list[Point] = []
     with (

@@ -60,7 +60,7 @@ class Conversation:
         self._store = attachment.sessions
         self._overflow = attachment.limits
         self._messages_file = folder / MESSAGES
-        self._store.finder.require_own(NAME)
+        self._store.lookup_of().require_own(NAME)
         if self._messages_file.exists():
             self._read()
 
@@ -91,7 +91,7 @@ class Conversation:
         messages = [*before, {"role": USER, "content": text}]
         tokenizer = self._checkpoint.tokenizer
         ids = self._checkpoint.encode(as_text(tokenizer, messages), special=wants_special(tokenizer))
-        ids = as_held(tokenizer, ids, self._store.finder.tokens_of(NAME))
+        ids = as_held(tokenizer, ids, self._store.lookup_of().tokens_of(NAME))
         context = self._overflow.context or self._checkpoint.context
         if self._overflow.overflow == "error" and len(ids) + new_tokens > context:
             raise InputError(
@@ -128,7 +128,7 @@ class Conversation:
     def start_anew(self) -> None:
         """Forget the messages, and erase their K and V from the drive."""
         self.messages = []
-        self._store.shelf.erase([entry.id for entry in self._store.index.entries()])
+        self._store.stored.erase([entry.id for entry in self._store.index.entries()])
         self._messages_file.unlink(missing_ok=True)
 
     def _save(self, messages: Messages) -> None:

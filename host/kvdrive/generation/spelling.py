@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from transformers import PreTrainedTokenizerBase
 
-from kvdrive.sessions.finder import common_length
+from kvdrive.prefix.chain import common_length
 
 
 def as_held(tokenizer: PreTrainedTokenizerBase, ids: list[int], held: Sequence[int]) -> list[int]:

@@ -1,6 +1,6 @@
 """What does not change K and V. Everything else does: what nobody has listed here counts.
 
-docs/identity.md shows these tables.
+docs/design/runtime.md shows these tables.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CONFIG = {
     "_output_attentions": "what else the output has",
     "bos_token_id": "the prompt has it, or has it not",
     "eos_token_id": "where a text ends",
-    "pad_token_id": "what fills up a batch; padded sequences are not kept",
+    "pad_token_id": "what fills up a batch; padded sequences are not saved",
     "id2label": "names of classes",
     "label2id": "names of classes",
     "problem_type": "the loss of a classifier",

@@ -31,7 +31,7 @@ _version, _pointer = attrgetter("_version"), torch.Tensor.data_ptr
 
 
 def of_model(model: PreTrainedModel, stored_as: RowFormat = RowFormat.BINARY16) -> bytes:
-    """What makes two caches the same: 32 bytes that differ where K and V of the same tokens do (docs/identity.md).
+    """What makes two caches the same: 32 bytes that differ where K and V of the same tokens do (docs/runtime.md).
 
     Reads every weight once. `stored_as`: the format to which K and V are rounded, with the scales that the checkpoint
     ships for it. Raises InputError for scales that cannot be used.

@@ -21,10 +21,11 @@ _DTYPES: dict[str, tuple[str, ...]] = {
     "q": ("float16",),
     "k": ("float16",),
     "v": ("float16",),
-    "tail_v": ("float16",),
+    "inline_v": ("float16",),
     "p": ("uint32",),
     "scores": ("int32",),
     "tail_scores": ("int32",),
+    "inline_scores": ("int32",),
     "valid": ("bool",),
 }
 _INTEGERS = ("k_top", "rows", "row_bytes", "page_bytes", "r", "l")
@@ -88,7 +89,7 @@ def _check_shapes(path: Path, name: str, mode: str, a: Arrays) -> None:
         "page_filter": {"pages": "b", "bitmap": "c"},
         "gemv": {"p": "gs", "v": "sd"} if mode == "accumulate" else {"q": "gd", "k": "sd"},
         "softmax": {"scores": "s", "valid": "s", "tail_scores": "t"},
-        "attention": {"q": "gd", "k": "sd", "v": "sd", "valid": "s", "tail_scores": "gt", "tail_v": "td"},
+        "attention": {"q": "gd", "k": "sd", "v": "sd", "valid": "s", "inline_scores": "gt", "inline_v": "td"},
     }[name]
     lengths: dict[str, tuple[int, str]] = {}
     for key, names in axes.items():
@@ -100,8 +101,8 @@ def _check_shapes(path: Path, name: str, mode: str, a: Arrays) -> None:
             first, owner = lengths.setdefault(axis, (length, key))
             if length != first:
                 raise InputError(f"{path}: {key} and {owner} differ in {axis}: {length} and {first}")
-    if name == "attention" and ("tail_scores" in a) != ("tail_v" in a):
-        raise InputError(f"{path}: tail_scores and tail_v come together")
+    if name == "attention" and ("inline_scores" in a) != ("inline_v" in a):
+        raise InputError(f"{path}: inline_scores and inline_v come together")
     if name == "page_filter" and a["bitmap"].size * 8 < a["rows"]:
         raise InputError(f"{path}: bitmap holds {a['bitmap'].size * 8} bits for {a['rows']} rows")
 

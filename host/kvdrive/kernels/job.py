@@ -1,6 +1,6 @@
 """Attention jobs as memory images: what a kernel, an engine or a drive sees.
 
-Layouts are those of abi/abi.toml; docs/jobs.md says which arrays a mode reads and writes.
+Layouts are those of abi/abi.toml; docs/reference/jobs.md says which arrays a mode reads and writes.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def block_columns(rows: NDArray[np.uint16]) -> NDArray[np.uint16]:
 
 
 def pad_scores(scores: NDArray[np.int32]) -> NDArray[np.int32]:
-    """[g, tail] scores with rows padded to whole beats (16 scores)."""
-    g, tail = scores.shape
-    padded = np.zeros((g, -(-tail // 16) * 16), np.int32)
-    padded[:, :tail] = scores
+    """[g, t] scores with rows padded to whole beats (16 scores)."""
+    g, tokens = scores.shape
+    padded = np.zeros((g, -(-tokens // 16) * 16), np.int32)
+    padded[:, :tokens] = scores
     return padded
 
 

@@ -88,10 +88,10 @@ class NativeKernels:
 
     def _job(self, a: Arrays, mode: abi.Mode, tokens: int, **fields: int) -> JobMemory:
         group, head_dim = a["q"].shape
-        tail = a.get("tail_scores")
+        scores = a.get("inline_scores")
         fields.setdefault("scale_log2e", scale_bits(a.get("scale"), head_dim))
-        tail_tokens = 0 if tail is None or mode == abi.Mode.SPARF_ROWS else tail.shape[1]
-        job = JobMemory(mode, group, head_dim, tokens=tokens, tail_tokens=tail_tokens, **fields)
+        inline_tokens = 0 if scores is None or mode == abi.Mode.SPARF_ROWS else scores.shape[1]
+        job = JobMemory(mode, group, head_dim, tokens=tokens, inline_tokens=inline_tokens, **fields)
         job.place("q", a["q"])
         return job
 
@@ -99,10 +99,10 @@ class NativeKernels:
     def _place_optional(job: JobMemory, a: Arrays, valid: NDArray[np.bool_] | None) -> None:
         if valid is not None:
             job.place("valid", np.packbits(valid, bitorder="little"))
-        if a.get("tail_scores") is not None:
-            job.place("tail_scores", pad_scores(a["tail_scores"]))
-            if a.get("tail_v") is not None:
-                job.place("tail_v", a["tail_v"])
+        if a.get("inline_scores") is not None:
+            job.place("inline_scores", pad_scores(a["inline_scores"]))
+            if a.get("inline_v") is not None:
+                job.place("inline_v", a["inline_v"])
 
     def _attend(self, job: JobMemory, a: Arrays, out_type: type) -> Arrays:
         group, head_dim = a["q"].shape
@@ -120,12 +120,12 @@ class NativeKernels:
         }
 
     def _sparf(self, a: Arrays) -> Arrays:
-        """The three jobs of SparF with this function in the role of the drive's firmware (docs/jobs.md)."""
-        k, v, valid, tail_v = a["k"], a["v"], a.get("valid"), a.get("tail_v")
+        """The three jobs of SparF with this function in the role of the drive's firmware (docs/reference/jobs.md)."""
+        k, v, valid, inline_v = a["k"], a["v"], a.get("valid"), a.get("inline_v")
         head_dim = a["q"].shape[1]
         values = v if valid is None else v[valid]
-        if tail_v is not None:
-            values = np.concatenate([values, tail_v])
+        if inline_v is not None:
+            values = np.concatenate([values, inline_v])
 
         status, rows, record = self._choose_rows(a)
         if status:

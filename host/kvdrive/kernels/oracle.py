@@ -60,8 +60,8 @@ class GoldenKernels:
         options: Arrays = {
             "scale_log2e": scale_bits(a.get("scale"), a["q"].shape[1]),
             "valid": _packed(a.get("valid")),
-            "tail_scores": a.get("tail_scores"),
-            "tail_v": a.get("tail_v"),
+            "inline_scores": a.get("inline_scores"),
+            "inline_v": a.get("inline_v"),
         }
         if mode == "sparf":
             limits: Arrays = {"r": int(a["r"]), "k_top": int(a["k_top"]), "local": int(a["l"])}
@@ -103,12 +103,12 @@ class Float64Kernels:
         return {"status": 0, "p": p, "max": maximum, "sum": p.sum()}
 
     def attention(self, a: Arrays, mode: str) -> Arrays:
-        tail = a.get("tail_scores")
+        tail = a.get("inline_scores")
         options: Arrays = {
             "scale": a.get("scale"),
             "mask": a.get("valid"),
-            "tail_scores": None if tail is None else tail * (2.0**-abi.SCORE_FRACTION_BITS * math.log(2)),
-            "tail_v": a.get("tail_v"),
+            "inline_scores": None if tail is None else tail * (2.0**-abi.SCORE_FRACTION_BITS * math.log(2)),
+            "inline_v": a.get("inline_v"),
         }
         if mode == "sparf":
             limits: Arrays = {"r": int(a["r"]), "k_top": int(a["k_top"]), "local": int(a["l"])}

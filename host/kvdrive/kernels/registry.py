@@ -82,8 +82,8 @@ KERNELS = {
                 "v": "[s, d] float16",
                 "scale": "float, optional, default 1/sqrt(d)",
                 "valid": "[s] bool, optional",
-                "tail_scores": "[g, t] int32 (Q12.20, base 2), optional",
-                "tail_v": "[t, d] float16, optional",
+                "inline_scores": "[g, t] int32 (Q12.20, base 2), optional",
+                "inline_v": "[t, d] float16, optional",
                 "r": "int, embedding rows (sparf)",
                 "k_top": "int, tokens (sparf)",
                 "l": "int, last tokens that are always chosen (sparf)",
@@ -97,7 +97,7 @@ KERNELS = {
                 "alpha": "[g] float32 (sparf)",
             },
             modes=("exact", "partial", "sparf"),
-            optional=frozenset({"scale", "valid", "tail_scores", "tail_v", "r", "k_top", "l"}),
+            optional=frozenset({"scale", "valid", "inline_scores", "inline_v", "r", "k_top", "l"}),
         ),
     )
 }

@@ -67,7 +67,7 @@ class RtlEngine:
         return self._job_in_memory(self._attention, ("kv",), memory, job, abi.AttentionJob)
 
     def attention_codes(self, memory: U8, job: int) -> int:
-        """A job over codes of 8 bits, or of 4 if its descriptor says so (docs/jobs.md)."""
+        """A job over codes of 8 bits, or of 4 if its descriptor says so (docs/reference/jobs.md)."""
         descriptor = memory[job : job + abi.AttentionJob.itemsize]
         whole = descriptor.size == abi.AttentionJob.itemsize
         narrow = whole and int(descriptor.view(abi.AttentionJob)["r"][0]) == 4

@@ -24,7 +24,6 @@ from kvdrive.kvcache.sequence import Sequence
 from kvdrive.kvcache.slices import Slice, gather
 from kvdrive.nvme.commands import kv_read, stored_rows
 from kvdrive.nvme.rows import bytes_of_row, tokens_per_group
-from kvdrive.nvme.wire import SessionOpcode
 from kvdrive.targets.base import Target
 from kvdrive.targets.queue import DriveQueue
 
@@ -219,7 +218,7 @@ class Loading:
             for kind, first, tokens in parts
         ]
         for (kind, first, tokens), done in zip(parts, target.submit_many(commands), strict=True):
-            halves = stored_rows(done.check(SessionOpcode.KV_READ), (heads, tokens, layer.head_dim), stored_as)
+            halves = stored_rows(done.check(abi.Opcode.KV_READ), (heads, tokens, layer.head_dim), stored_as)
             whole = layer.k if kind == abi.KvKind.KEYS else layer.v
             factors = layer.scales[kind == abi.KvKind.VALUES].factors
             if self._cancelled:

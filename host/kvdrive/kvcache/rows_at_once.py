@@ -9,7 +9,7 @@ from kvdrive.errors import TargetError
 from kvdrive.nvme.commands import AttentionQuery, Bytes, fetch_bytes
 from kvdrive.nvme.errors import CommandError
 from kvdrive.nvme.rows_command import RowResult, attn_submit_rows, rows_bytes, rows_result
-from kvdrive.nvme.wire import AttnRow, RowsOpcode
+from kvdrive.nvme.wire import AttnRow
 from kvdrive.targets.base import Target
 
 _UNKNOWN = (abi.NvmeStatus.INVALID_OPCODE, abi.NvmeStatus.INVALID_NAMESPACE)
@@ -31,7 +31,7 @@ def in_rows(target: Target, queries: Sequence[AttentionQuery], sizes: Sequence[i
     accepted = [(done.result, sizes[part]) for done, part in zip(submitted, parts, strict=True) if not done.status]
     fetched = target.submit_many([fetch_bytes(ticket, rows_bytes(part)) for ticket, part in accepted])
     for done in submitted:
-        done.check(RowsOpcode.ATTN_SUBMIT_ROWS)
+        done.check(abi.Opcode.ATTN_SUBMIT_ROWS)
     rows: list[RowResult] = []
     for done, (_, part) in zip(fetched, accepted, strict=True):
         try:
@@ -40,7 +40,7 @@ def in_rows(target: Target, queries: Sequence[AttentionQuery], sizes: Sequence[i
             raise TargetError(f"the drive answered several rows wrongly: {error}") from error
     for row in rows:
         if row.status:
-            raise CommandError(RowsOpcode.ATTN_SUBMIT_ROWS, row.status, row.engine_status, retry=False)
+            raise CommandError(abi.Opcode.ATTN_SUBMIT_ROWS, row.status, row.engine_status, retry=False)
     return [row.data for row in rows]
 
 

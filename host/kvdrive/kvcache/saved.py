@@ -20,9 +20,10 @@ from kvdrive.kvcache.batch import Batch
 from kvdrive.kvcache.drive_sequence import DriveSequence
 from kvdrive.kvcache.history import Call
 from kvdrive.kvcache.overflow import Removal
+from kvdrive.kvcache.places import places_of, stored_at
 from kvdrive.kvcache.sequence import Sequence
 from kvdrive.kvcache.session import Session
-from kvdrive.kvcache.slices import Slice, gather
+from kvdrive.kvcache.slices import gather
 from kvdrive.kvcache.xcache.sequence import InputSequence
 from kvdrive.nvme.errors import CommandError
 
@@ -68,7 +69,7 @@ def reopen(batch: Batch, path: Path) -> None:
         raise InputError(f"{path} was saved with K and V as {name}: attach the model with kv_format {name!r}")
     shared.append_options = found["append_options"]
     try:
-        before = [_existing(backing, row, shared.append_options) for row in found["rows"]]
+        before = [stored_at(row, backing.alive, shared.append_options) for row in found["rows"]]
         labels = {label for sequence in before for label in sequence.each(Session.label)}
     except CommandError as error:
         raise InputError(f"{path} names sessions that the drives do not have: start anew ({error})") from error
@@ -92,9 +93,7 @@ def reopen(batch: Batch, path: Path) -> None:
 
 def _describe(batch: Batch, ids: torch.Tensor) -> dict[str, Any]:
     shared = batch.part.shared
-    numbers = {queue: number for number, queue in enumerate(shared.backing.alive)}
     mask = batch.history.last_mask()
-    rows = [row.slices for row in batch.sequences]
     positions = batch.history.position_ids()
     return {
         "version": _VERSION,
@@ -103,7 +102,7 @@ def _describe(batch: Batch, ids: torch.Tensor) -> dict[str, Any]:
         "tokens": ids.shape[1],
         "removals": [[removal.at, removal.tokens] for removal in batch.removals],
         "append_options": int(shared.append_options),
-        "rows": [[[numbers[s.queue], s.session.number, s.first, s.last] for s in row] for row in rows],
+        "rows": [places_of(row, shared.backing.alive) for row in batch.sequences],
         "inputs": [row.describe() for row in batch.sequences],
         "arithmetic": None if shared.backing.xcache is None else shared.backing.xcache.arithmetic(),
         "layers": batch.describe_layers(),
@@ -111,16 +110,6 @@ def _describe(batch: Batch, ids: torch.Tensor) -> dict[str, Any]:
         "mask": None if mask is None else mask.long().tolist(),
         "positions": None if positions is None else positions.tolist(),
     }
-
-
-def _existing(backing: Backing, slices: list[list[int]], append_options: int) -> DriveSequence:
-    queues = backing.alive
-    return DriveSequence(
-        [
-            Slice(queues[drive], Session.existing(queues[drive].target, number, append_options), first, last)
-            for drive, number, first, last in slices
-        ]
-    )
 
 
 def _check_inputs(backing: Backing, found: dict[str, Any], path: Path) -> None:

@@ -130,16 +130,11 @@ class Session:
     def put_label(self, label: bytes) -> None:
         """Store LABEL_BYTES bytes with the session, for as long as it exists. Raises CommandError."""
         row = np.frombuffer(label, np.uint8).astype(np.float16).reshape(1, 1, LABEL_BYTES)
-        self.append(LABEL_LAYER, abi.KvKind.KEYS, 0, np.zeros_like(row))
         self.append(LABEL_LAYER, abi.KvKind.VALUES, 0, row)
 
     def label(self) -> bytes:
-        """The bytes that `put_label` stored. They are read by attention over a single token, which gives its V.
-
-        Raises CommandError.
-        """
-        q = np.zeros((1, 1, LABEL_BYTES), np.float16)
-        return self.attend(LABEL_LAYER, q, 1, 0).out.astype(np.uint8).tobytes()
+        """The bytes that `put_label` stored. Raises CommandError."""
+        return self.read(LABEL_LAYER, abi.KvKind.VALUES, 0, (1, 1, LABEL_BYTES)).astype(np.uint8).tobytes()
 
     @classmethod
     def existing(cls, target: Target, number: int, append_options: int) -> Session:

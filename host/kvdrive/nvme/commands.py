@@ -22,7 +22,7 @@ from kvdrive.nvme.errors import CommandError
 from kvdrive.nvme.rows import Bytes as Bytes
 from kvdrive.nvme.rows import Halves as Halves
 from kvdrive.nvme.rows import bytes_of_row, decoded, encoded
-from kvdrive.nvme.wire import KvRead, RowFormat, SessionOpcode, SessionRemove
+from kvdrive.nvme.wire import KvRead, RowFormat, SessionRemove
 
 Given = ParamSpec("Given")
 MAX_TOKENS_PER_APPEND = 0xFFFF
@@ -120,13 +120,13 @@ def kv_read(
         "row_bytes": bytes_of_row(stored_as, head_dim),
     }
     room = heads * tokens * fields["row_bytes"]
-    return Command(_entry(_READ, SessionOpcode.KV_READ, abi.Namespace.NVM, fields), room=room)
+    return Command(_entry(_READ, abi.Opcode.KV_READ, abi.Namespace.NVM, fields), room=room)
 
 
 def stored_rows(done: Completion, shape: tuple[int, int, int], stored_as: RowFormat = RowFormat.BINARY16) -> Halves:
     """Rows [heads, tokens, d] of a successful KV_READ. Raises CommandError when the data were damaged on their way."""
     if crc32c(done.data) != done.result:
-        raise CommandError(SessionOpcode.KV_READ, abi.NvmeStatus.CRC_MISMATCH, 0, retry=True)
+        raise CommandError(abi.Opcode.KV_READ, abi.NvmeStatus.CRC_MISMATCH, 0, retry=True)
     heads, tokens, head_dim = shape
     return decoded(done.data.reshape(heads, tokens, -1), stored_as, head_dim)
 
@@ -143,7 +143,7 @@ def session_erase(session: int, from_token: int = 0) -> Command:
     Data shared with other sessions stay. The result is the number of flash blocks that were erased for it.
     """
     fields = {"session": session, "from_token": from_token}
-    return Command(_entry(_TRIM, SessionOpcode.SESSION_ERASE, abi.Namespace.NVM, fields))
+    return Command(_entry(_TRIM, abi.Opcode.SESSION_ERASE, abi.Namespace.NVM, fields))
 
 
 def session_remove(session: int, removed: range, before: int, layers: int = 0) -> Command:
@@ -159,7 +159,7 @@ def session_remove(session: int, removed: range, before: int, layers: int = 0) -
         "before": before,
         "layers": layers,
     }
-    return Command(_entry(_REMOVE, SessionOpcode.SESSION_REMOVE, abi.Namespace.NVM, fields))
+    return Command(_entry(_REMOVE, abi.Opcode.SESSION_REMOVE, abi.Namespace.NVM, fields))
 
 
 def session_fork(session: int, target: int, tokens: int) -> Command:
@@ -267,7 +267,7 @@ def result_bytes(heads: int, group: int, head_dim: int, mode: abi.Mode = abi.Mod
 
 @dataclass(frozen=True)
 class AttentionOutput:
-    """The result of a query (docs/arithmetic.md).
+    """The result of a query (docs/design/arithmetic.md).
 
     `out` [heads, g, d] float16, of PARTIAL float32; `record_bytes`: those of `records`.
     """
@@ -323,9 +323,7 @@ def _out_type(mode: abi.Mode) -> np.dtype[Any]:
     return _SINGLES if mode == abi.Mode.PARTIAL else _HALVES
 
 
-def _entry(
-    layout: EntryLayout, opcode: abi.Opcode | SessionOpcode, namespace: abi.Namespace, fields: dict[str, int]
-) -> bytes:
+def _entry(layout: EntryLayout, opcode: abi.Opcode, namespace: abi.Namespace, fields: dict[str, int]) -> bytes:
     return layout.pack({"opcode": opcode, "nsid": namespace, **fields})
 
 

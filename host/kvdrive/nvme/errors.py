@@ -6,7 +6,7 @@ from enum import IntEnum
 
 from kvdrive import abi
 from kvdrive.errors import KvdriveError
-from kvdrive.nvme.wire import FfnOpcode, RowsOpcode, SessionOpcode, StatusCode
+from kvdrive.nvme.wire import StatusCode
 
 _MEANING = {
     abi.NvmeStatus.CAPACITY_EXCEEDED: "the drive is full: trim sessions or open it with a larger capacity",
@@ -75,8 +75,7 @@ class KeyExistsError(ValueCommandError):
 
 def command_name(opcode: int) -> str:
     """Name of one of the drive's own I/O commands."""
-    kinds = (SessionOpcode, FfnOpcode, RowsOpcode)
-    return _name(next((kind for kind in kinds if opcode in list(kind)), abi.Opcode), opcode)
+    return _name(abi.Opcode, opcode)
 
 
 def _name(kind: type[IntEnum], value: int) -> str:

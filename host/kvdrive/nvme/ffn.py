@@ -55,7 +55,7 @@ def ffn_submit(
         parts.append(np.ascontiguousarray(x).reshape(-1).view(np.uint8))
     data = np.concatenate(parts)
     entry = np.zeros((), wire.FfnSubmit)
-    entry["opcode"], entry["nsid"], entry["offset"] = wire.FfnOpcode.FFN_SUBMIT, abi.Namespace.CP, weights.offset
+    entry["opcode"], entry["nsid"], entry["offset"] = abi.Opcode.FFN_SUBMIT, abi.Namespace.CP, weights.offset
     padded = np.frombuffer(weights.key[: wire.MAX_KEY_BYTES].ljust(wire.MAX_KEY_BYTES, b"\0"), np.uint8)
     entry["key_low"], entry["key_high"] = padded[:_HALF_KEY], padded[_HALF_KEY:]
     entry["key_bytes"], entry["hidden"], entry["tokens"] = len(weights.key), weights.hidden, len(given)

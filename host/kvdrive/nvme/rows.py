@@ -1,4 +1,4 @@
-"""Rows of K and V in the formats in which drives store them (docs/arithmetic.md, "Numbers at rest")."""
+"""Rows of K and V in the formats in which drives store them (docs/design/arithmetic.md, "Numbers at rest")."""
 
 from __future__ import annotations
 

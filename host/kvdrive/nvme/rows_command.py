@@ -39,7 +39,7 @@ def attn_submit_rows(queries: Sequence[AttentionQuery]) -> Command:
     rows = b"".join([_row(one.fields, one.data.size) for one in queries])
     data = np.concatenate([np.frombuffer(rows, np.uint8), *(one.data for one in queries)])
     fields = {
-        "opcode": wire.RowsOpcode.ATTN_SUBMIT_ROWS,
+        "opcode": abi.Opcode.ATTN_SUBMIT_ROWS,
         "nsid": abi.Namespace.CP,
         "rows": len(queries),
         "data_bytes": data.size,

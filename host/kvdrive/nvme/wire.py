@@ -86,12 +86,6 @@ class NvmOpcode(IntEnum):
     NVM_COPY = 0x19
 
 
-class SessionOpcode(IntEnum):
-    KV_READ = 0x82
-    SESSION_REMOVE = 0x90
-    SESSION_ERASE = 0x8c
-
-
 class RowFormat(IntEnum):
     BINARY16 = 0x0
     INT8 = 0x1
@@ -130,14 +124,6 @@ class MemoryOpcode(IntEnum):
 
 class ProgramOpcode(IntEnum):
     EXECUTE_PROGRAM = 0x1
-
-
-class RowsOpcode(IntEnum):
-    ATTN_SUBMIT_ROWS = 0x91
-
-
-class FfnOpcode(IntEnum):
-    FFN_SUBMIT = 0x8d
 
 
 class FfnLayout(IntEnum):

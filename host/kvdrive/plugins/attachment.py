@@ -21,8 +21,8 @@ from kvdrive.plugins.home import open_home
 from kvdrive.plugins.keeping import open_sessions
 from kvdrive.plugins.rates import ModelRates
 from kvdrive.plugins.together import Together
-from kvdrive.sessions.options import SessionOptions
-from kvdrive.sessions.store import SessionStore
+from kvdrive.prefix.options import SessionOptions
+from kvdrive.prefix.store import PrefixStore
 from kvdrive.targets.group import Drives
 from kvdrive.targets.process import leave_alone
 
@@ -36,7 +36,7 @@ class Attachment:
         self.limits = plan.config.limits
         self._model = model
         self._opened = ExitStack()
-        self._sessions: SessionStore | None = None
+        self._sessions: PrefixStore | None = None
         self._forward = Forward(model)
         self._home = open_home(
             model, target, plan, self._forward, lambda *args, **named: self._calls.call(*args, **named)
@@ -79,7 +79,7 @@ class Attachment:
         return self._calls.recoveries
 
     @property
-    def sessions(self) -> SessionStore:
+    def sessions(self) -> PrefixStore:
         """What outlives this process. Raises InputError unless the model was attached with `sessions`."""
         self._calls.require_own()
         if self._sessions is None:
@@ -129,7 +129,7 @@ class Attachment:
         if self._calls.is_foreign:
             return leave_alone(self._sessions, self._home.backing, self._opened, list(family))
         if self._sessions is not None:
-            self._sessions.ahead.close()
+            self._sessions.prefetch.close()
         for batch in list(family):
             batch.detaching()
         if self._sessions is not None:

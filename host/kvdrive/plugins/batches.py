@@ -21,12 +21,12 @@ from kvdrive.plugins.rates import ModelRates
 from kvdrive.plugins.support import decoder_config, heads_of, layers_in_memory
 from kvdrive.policies import Policy, make_policy
 from kvdrive.policies.drive import DrivePolicy
-from kvdrive.sessions.rates import Rates
+from kvdrive.prefix.rates import Rates
 
 
 class Batches:
-    """The places (`sessions.placing.Places`) of `model`. `memory`: what running sequences may take of it; None: they
-    are on drives.
+    """The placements (`prefix.placement.Placements`) of `model`. `memory`: what running sequences may take of it; None:
+    they are on drives.
     """
 
     def __init__(self, model: PreTrainedModel, home: Home, memory: MemoryOptions | None, rates: ModelRates) -> None:
@@ -44,15 +44,15 @@ class Batches:
         return self.in_memory(tokens, rows) or self.on_drives()
 
     def on_drives(self) -> Batch:
-        """See Places."""
+        """See Placements."""
         return self._registered(Batch(self._shared(), self._layers, self._in_memory(), OnDrives()))
 
     def fits(self, tokens: int, rows: int = 1) -> bool:
-        """See Places."""
+        """See Placements."""
         return self._memory is not None and self._budget.fits(self._bytes_in_memory(tokens, rows))
 
     def in_memory(self, tokens: int, rows: int = 1) -> Batch | None:
-        """See Places."""
+        """See Placements."""
         if self._memory is None or not self.fits(tokens, rows):
             return None
         claim = self._budget.claim(self._bytes_in_memory(tokens, rows))
@@ -62,11 +62,11 @@ class Batches:
         return self._registered(batch)
 
     def check_model(self) -> None:
-        """See Places. Raises InputError where an attention policy was measured for the model."""
+        """See Placements. Raises InputError where an attention policy was measured for the model."""
         self._watched.look()
 
     def measure(self) -> Rates:
-        """See Places."""
+        """See Placements."""
         return self._rates.resuming()
 
     def _shared(self) -> Shared:

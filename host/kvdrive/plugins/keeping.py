@@ -10,12 +10,12 @@ from kvdrive.errors import UnsupportedError
 from kvdrive.plugins.batches import Batches
 from kvdrive.plugins.home import Home
 from kvdrive.plugins.support import decoder_config, heads_of
-from kvdrive.sessions.opening import open_store
-from kvdrive.sessions.options import SessionOptions
-from kvdrive.sessions.store import SessionStore
+from kvdrive.prefix.opening import open_store
+from kvdrive.prefix.options import SessionOptions
+from kvdrive.prefix.store import PrefixStore
 
 
-def open_sessions(model: PreTrainedModel, home: Home, batches: Batches, options: SessionOptions) -> SessionStore:
+def open_sessions(model: PreTrainedModel, home: Home, batches: Batches, options: SessionOptions) -> PrefixStore:
     """The store of sessions. Raises InputError, TargetError, UnsupportedError, ConflictError."""
     require([SESSIONS, part_of(home.policy)])
     identity = home.watched.identity

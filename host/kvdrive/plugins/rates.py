@@ -17,8 +17,8 @@ from kvdrive.kvcache.xcache.measured import Measured, rates_here
 from kvdrive.kvcache.xcache.share import choose
 from kvdrive.perf.kept import KeptRates
 from kvdrive.plugins.support import decoder_config, heads_of
-from kvdrive.sessions.calibration import LONGEST, Shape, measure
-from kvdrive.sessions.rates import Rates
+from kvdrive.prefix.calibration import LONGEST, Shape, measure
+from kvdrive.prefix.rates import Rates
 
 log = logging.getLogger(__name__)
 

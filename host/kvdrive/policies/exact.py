@@ -13,7 +13,7 @@ from kvdrive.policies.registry import POLICIES
 
 
 class Exact(DrivePolicy):
-    """Bit-identical to the golden model on every engine (docs/arithmetic.md)."""
+    """Bit-identical to the golden model on every engine (docs/design/arithmetic.md)."""
 
     name: ClassVar[str] = "exact"
     provides: ClassVar[frozenset[Ability]] = DrivePolicy.provides | {Ability.EVERY_TOKEN, Ability.DRAFTS}

@@ -48,7 +48,7 @@ class Settings:
 
     `tenants`: the keys that clients must send, and whose they are. `open_metrics`: the metrics need no key. `seconds`:
     the longest time that an answer may take. `ignore_unknown`: fields and query parameters that are on no list of
-    docs/requests.md are logged and ignored instead of refused.
+    docs/reference/requests.md are logged and ignored instead of refused.
     """
 
     name: str

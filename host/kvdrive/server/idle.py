@@ -1,6 +1,6 @@
 """Finished sequences that stay in this process, for models and policies whose K and V no drive can keep.
 
-The next turn of a conversation computes only what is new. `kept.KeptSequences` does the same for what drives keep.
+The next turn of a conversation computes only what is new. `prefix_cache` does the same for what drives store.
 """
 
 from __future__ import annotations
@@ -12,24 +12,25 @@ from dataclasses import dataclass
 from transformers.cache_utils import Cache
 
 from kvdrive.errors import UnsupportedError
-from kvdrive.sessions.ahead import Waiting
-from kvdrive.sessions.finder import common_length
-from kvdrive.sessions.resume import ON_DRIVES, Costs, Turn
+from kvdrive.prefix.chain import common_length
+from kvdrive.prefix.request import Request
+from kvdrive.prefix.resume import ON_DRIVES, Costs, Turn
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Taken:
-    """A cache for a prompt, with the tokens that were kept of it. `resume`: how it goes on with them: "attend" where
-    they are, "load" into memory, "recompute" (that is faster), or "none" (nothing was kept)."""
+    """A cache for a prompt, with the stored tokens of it. `resume`: how it goes on with them: "attend" where they are,
+    "load" into memory, "recompute" (that is faster), or "none" (nothing was stored).
+    """
 
     cache: Cache
     resume: str
 
 
 @dataclass
-class Kept:
+class Idle:
     """The tokens that a cache holds, and whose they are."""
 
     tokens: list[int]
@@ -40,63 +41,64 @@ class Kept:
 class IdleSequences:
     """The last `limit` finished sequences. `new` makes an empty cache for so many tokens.
 
-    `costs` decides if a kept one is used.
+    `costs` decides if one is used.
     """
 
     def __init__(self, limit: int, new: Callable[[int], Cache], costs: Costs) -> None:
         self._limit = limit
         self._new = new
         self._costs = costs
-        self._kept: list[Kept] = []
+        self._idle: list[Idle] = []
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._idle)
 
     @property
     def tokens(self) -> int:
         """Tokens on the drive."""
-        return sum(len(kept.tokens) for kept in self._kept)
+        return sum(len(idle.tokens) for idle in self._idle)
 
     def shrink(self, tokens: int) -> None:
         """Forget the oldest sequences until at most `tokens` tokens are left."""
-        while self._kept and self.tokens > tokens:
-            self._kept.pop(0).cache.reset()
+        while self._idle and self.tokens > tokens:
+            self._idle.pop(0).cache.reset()
 
-    def keep(self, tokens: list[int], cache: Cache, tenant: str = "") -> None:
-        """Keep a finished sequence. May drop the oldest one. A cache that cannot be cropped is dropped at once."""
+    def put(self, tokens: list[int], cache: Cache, tenant: str = "") -> None:
+        """Store a finished sequence. May drop the oldest one. A cache that cannot be cropped is dropped at once."""
         if cache.batch.removed or not all(layer.is_croppable for layer in cache.layers):
             cache.reset()
             return
-        self._kept.append(Kept(tokens[: cache.get_seq_length()], cache, tenant))
-        while len(self._kept) > self._limit:
-            self._kept.pop(0).cache.reset()
+        self._idle.append(Idle(tokens[: cache.get_seq_length()], cache, tenant))
+        while len(self._idle) > self._limit:
+            self._idle.pop(0).cache.reset()
 
-    def take(self, prompt: list[int], name: str, new_tokens: int, tenant: str = "") -> Taken:
-        """A cache with the first tokens of `prompt` that `tenant` has kept, cropped to them, or an empty one. Names are
-        not kept here.
+    def take(self, request: Request) -> Taken:
+        """A cache with the first tokens of the prompt that its tenant has here, cropped to them, or an empty one.
+        Sequences have no names here.
         """
-        own = [kept for kept in self._kept if kept.tenant == tenant]
-        best = max(own, key=lambda kept: common_length(kept.tokens, prompt), default=None)
+        prompt, new_tokens = request.prompt, request.new_tokens
+        own = [idle for idle in self._idle if idle.tenant == request.tenant]
+        best = max(own, key=lambda idle: common_length(idle.tokens, prompt), default=None)
         common = 0 if best is None else min(common_length(best.tokens, prompt), len(prompt) - 1)
         if best is None or not common:
             return Taken(self._new(len(prompt) + new_tokens), "none")
         turn = Turn(common, len(prompt) - common, new_tokens, 0, len(best.cache.layers), in_memory=False)
-        if self._costs.known and self._costs.choose(turn, ON_DRIVES).way == "recompute":
+        if self._costs.known and self._costs.choose(turn, ON_DRIVES).strategy == "recompute":
             return Taken(self._new(len(prompt) + new_tokens), "recompute")
-        self._kept.remove(best)
+        self._idle.remove(best)
         if common < best.cache.get_seq_length():
             try:
                 best.cache.crop(common - best.cache.get_seq_length())
             except (RuntimeError, UnsupportedError) as error:  # a sliding window has moved on
-                log.info("a kept sequence cannot go back to %d tokens: %s", common, error)
+                log.info("a sequence cannot go back to %d tokens: %s", common, error)
                 best.cache.reset()
                 return Taken(self._new(len(prompt) + new_tokens), "none")
         return Taken(best.cache, "attend")
 
-    def look_ahead(self, waiting: Sequence[Waiting]) -> None:
-        """Told which requests wait: nothing has to be brought for them."""
+    def look_ahead(self, waiting: Sequence[Request]) -> None:
+        """Nothing has to be loaded for waiting requests."""
 
-    def way(self, cache: Cache) -> str | None:
+    def strategy(self, cache: Cache) -> str | None:
         """What `take` said stays true."""
         return None
 
@@ -105,7 +107,7 @@ class IdleSequences:
         cache.reset()
 
     def unsaved(self, cache: Cache) -> int:
-        """All tokens of a running sequence: none of them counts as kept."""
+        """All tokens of a running sequence: none of them counts as stored."""
         return int(cache.get_seq_length())
 
     def figures(self) -> dict[str, float]:

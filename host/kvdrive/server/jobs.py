@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from kvdrive.choices import PREFILL_CHUNK
 from kvdrive.errors import KvdriveError
 from kvdrive.generation.decode import Sampling
+from kvdrive.prefix.request import Request
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The most requests of a tenant that wait, sequences that run at once, and finished sequences that are kept; 0:
+    """The most requests of a tenant that wait, sequences that run at once, and finished sequences that are stored; 0:
     none.
 
     `tokens`: room on the drive for all sequences together. A request counts with the most tokens it may generate.
@@ -57,10 +58,10 @@ class Token:
 
 @dataclass(frozen=True)
 class End:
-    """The generation is over; `error` says why it failed. `session`: the number of its kept session, if it has one.
+    """The generation is over; `error` says why it failed. `session`: the number of its stored session, if it has one.
 
     `removed`: tokens that have left the sequence because the positions were used up. `unread`: see
-    AttachedCache.unread_mass.
+    Statistics.unread_mass.
     """
 
     error: Exception | None = None
@@ -73,9 +74,9 @@ class End:
 class Job:
     """A request. `notify` is called in the scheduler's thread; any thread may set `cancelled` at any time.
 
-    `tenant`: whose it is: it finds what this tenant has kept, and nothing else. `session`: the name under which its
-    sequence is kept, or "". `slot`: where it ran, from 0 on. `seconds`: from its arrival until it ends, whatever it has
-    by then.
+    `tenant`: whose it is: it finds what this tenant has stored, and nothing else. `session`: the name under which its
+    sequence is saved, or "". `slot`: where it ran, from 0 on. `seconds`: from its arrival until it ends, whatever it
+    has by then.
     """
 
     prompt: list[int]
@@ -88,6 +89,11 @@ class Job:
     tenant: str = ""
     slot: int = 0
     seconds: float = math.inf
+
+    @property
+    def asked(self) -> Request:
+        """What it asks of the prefix store."""
+        return Request(tuple(self.prompt), self.session, self.new_tokens, self.tenant)
 
     @property
     def most_tokens(self) -> int:

@@ -46,7 +46,7 @@ class DriveCounters(Collector):
             yield CounterMetricFamily("kvdrive_drive_modelled_seconds", "device time, modelled", self._device_ns / 1e9)
 
 
-_SESSIONS = {  # what `KeptSequences.figures` calls it: counter or not, text
+_SESSIONS = {  # what `PrefixCache.figures` calls it: counter or not, text
     "lookups": (True, "prompts that were looked up"),
     "hits": (True, "prompts whose first tokens were found on the drive"),
     "hit_tokens": (True, "tokens found"),
@@ -60,13 +60,13 @@ _SESSIONS = {  # what `KeptSequences.figures` calls it: counter or not, text
     "recomputes": (True, "requests whose history was computed again because that was faster"),
     "late_loads": (True, "loads that were given up for computing again"),
     "loaded_bytes": (True, "bytes of K and V loaded into memory"),
-    "bytes_written": (True, "bytes of K and V written for kept sessions, by all processes so far"),
+    "bytes_written": (True, "bytes of K and V written for stored sessions, by all processes so far"),
     "refused": (True, "sequences that the governor of writes did not keep"),
     "kept": (False, "sessions on the drive"),
     "kept_bytes": (False, "bytes of their K and V; what several share counts once"),
     "bytes_today": (False, "bytes written since midnight UTC"),
     "bytes_per_hit": (False, "bytes written for each hit, over all days"),
-    "admits_all": (False, "1: everything is kept; 0: only what is wanted a second time"),
+    "admits_all": (False, "1: everything is stored; 0: only what is wanted a second time"),
 }
 
 
@@ -122,7 +122,7 @@ class Metrics:
         self._registry.register(self.sessions)
         answers = "answers by path and status"
         self.requests = Counter("kvdrive_requests", answers, ["path", "status"], registry=self._registry)
-        resumes = "prompts by how their kept prefix was used: attend, load, recompute where that is faster, none kept"
+        resumes = "prompts by how their stored prefix was used: attend, load, recompute as the fastest, none stored"
         self.resumes = Counter("kvdrive_resumes", resumes, ["way"], registry=self._registry)
         self.cancelled = self._counter("cancelled_requests", "requests whose client went away")
         self.prompt_tokens = self._counter("prompt_tokens", "tokens of prompts that were begun")
@@ -142,7 +142,7 @@ class Metrics:
         Gauge(f"kvdrive_{name}", text, registry=self._registry).set_function(value)
 
     def figures(self) -> dict[str, Any]:
-        """What the page shows: counters since the start of the server; `sessions` is None where none are kept."""
+        """What the page shows: counters since the start of the server; `sessions` is None where none are stored."""
         tokens = {"prompt": "prompt", "cached": "cached_prompt", "generated": "generated"}
         counts = {f"{name}_tokens": self.value(f"{metric}_tokens_total") for name, metric in tokens.items()}
         moved = {

@@ -1,6 +1,6 @@
 """Requests and answers of OpenAI's completions and chat completions, as far as this server serves them.
 
-`fields` says what happens to a field. docs/requests.md is made from the tables of this module: `make pages`.
+`fields` says what happens to a field. docs/reference/requests.md is made from the tables of this module: `make pages`.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Request(Fields):
     session: Annotated[
         str | None,
         Field(pattern=NAME),
-        Says(f"a name of {_NAMED}", "keeps the sequence under this name, and goes on with it; see sessions.md"),
+        Says(f"a name of {_NAMED}", "keeps the sequence under this name, and goes on with it; see guide/server.md"),
     ] = None
     kv_uri: Annotated[
         str | None,
@@ -155,7 +155,7 @@ class Request(Fields):
 
     @property
     def session_name(self) -> str:
-        """The name under which the sequence is kept, as `session` or in `kv_uri`; "" without one."""
+        """The name under which the sequence is saved, as `session` or in `kv_uri`; "" without one."""
         return self.session or (self.kv_uri or "").removeprefix(URI)
 
     @model_validator(mode="after")

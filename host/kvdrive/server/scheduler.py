@@ -20,15 +20,15 @@ from kvdrive.errors import InputError, TargetError, UnsupportedError
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.nvme.errors import CommandError
 from kvdrive.plugins.transformers import Attachment, attach
+from kvdrive.prefix.options import SessionOptions
+from kvdrive.prefix.request import Request
+from kvdrive.prefix.resume import Costs
+from kvdrive.prefix.store import PrefixStore
 from kvdrive.server.idle import IdleSequences
 from kvdrive.server.jobs import End, Job, Limits, QueueFull, next_job
-from kvdrive.server.kept import KeptSequences
 from kvdrive.server.metrics import Metrics
+from kvdrive.server.prefix_cache import PrefixCache
 from kvdrive.server.turns import Finished, Running, Turns
-from kvdrive.sessions.ahead import Waiting
-from kvdrive.sessions.options import SessionOptions
-from kvdrive.sessions.resume import Costs
-from kvdrive.sessions.store import SessionStore
 from kvdrive.targets.group import DriveGroup
 
 log = logging.getLogger(__name__)
@@ -59,15 +59,15 @@ class Scheduler:
         self._waiting: deque[Job] = deque()
         self._turns: Turns | None = None
         self._idle_count = 0
-        self._tasks: deque[tuple[Future[Any], Callable[[SessionStore], Any]]] = deque()
-        self._seen: list[Waiting] = []
+        self._tasks: deque[tuple[Future[Any], Callable[[PrefixStore], Any]]] = deque()
+        self._seen: list[Request] = []
         self._stopping = False
         self._ready = threading.Event()
         self.failure: Exception | None = None
         self._thread = threading.Thread(target=self._serve, name="generation", daemon=True)
         metrics.watch("requests_waiting", "requests in the queue", lambda: len(self._waiting))
         metrics.watch("sequences_running", "sequences in generation", lambda: len(self._running))
-        metrics.watch("sequences_idle", "finished sequences kept on the drive", lambda: self._idle_count)
+        metrics.watch("sequences_idle", "finished sequences stored on the drive", lambda: self._idle_count)
 
     def start(self) -> None:
         """Open the drive. Raises the errors of opening it."""
@@ -93,7 +93,7 @@ class Scheduler:
             self._waiting.append(job)
             self._changed.notify()
 
-    def with_sessions(self, work: Callable[[SessionStore], Result]) -> Future[Result]:
+    def with_sessions(self, work: Callable[[PrefixStore], Result]) -> Future[Result]:
         """Call `work` with the store, in the scheduler's thread, between two steps.
 
         The future raises UnsupportedError without a store, TargetError when the server stops, and the errors of `work`.
@@ -119,7 +119,7 @@ class Scheduler:
 
     @property
     def slots(self) -> dict[tuple[str, int], int]:
-        """The session that each tenant kept last on each slot. For the scheduler's thread."""
+        """The session that each tenant saved last on each slot. For the scheduler's thread."""
         return self._turns.slots if self._turns else {}
 
     @property
@@ -154,7 +154,7 @@ class Scheduler:
             self._end_all()
 
     def _finished(self, attachment: Attachment) -> Finished:
-        """Where finished sequences are kept: in the store, or in this process where drives cannot keep them."""
+        """Where finished sequences are stored: in the prefix store, or in this process."""
         if self._limits.idle and self._sessions is not None:
             try:
                 attachment.keep_sessions(self._sessions)
@@ -163,7 +163,7 @@ class Scheduler:
                 log.warning("sessions do not survive the server: %s", error)
             else:
                 per_token = self._checkpoint.shape.bytes_per_token
-                return KeptSequences(attachment.sessions, per_token)
+                return PrefixCache(attachment.sessions, per_token)
         costs = Costs(None, "", attachment.rates.resuming)
         if self._limits.idle and self._config.placement.active == "drive":  # what is in memory is always used
             try:
@@ -181,8 +181,8 @@ class Scheduler:
         """Do what other threads want to do with the store."""
         while self._tasks:
             future, work = self._tasks.popleft()
-            if not isinstance(idle, KeptSequences):
-                future.set_exception(UnsupportedError("this server keeps no sessions"))
+            if not isinstance(idle, PrefixCache):
+                future.set_exception(UnsupportedError("this server stores no sessions"))
                 continue
             try:
                 future.set_result(work(idle.store))
@@ -215,7 +215,7 @@ class Scheduler:
     def _look_ahead(self, idle: Finished) -> None:
         """Notify the store of sessions which requests wait, when these have changed."""
         with self._changed:
-            waiting = [Waiting(tuple(job.prompt), job.session, job.new_tokens, job.tenant) for job in self._waiting]
+            waiting = [job.asked for job in self._waiting]
         if waiting != self._seen:
             idle.look_ahead(waiting)
             self._seen = waiting

@@ -1,4 +1,4 @@
-"""The server's paths for kept sessions: a list, removal, and slots as llama.cpp's server has them."""
+"""The server's paths for stored sessions: a list, removal, and slots as llama.cpp's server has them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
 from kvdrive.errors import InputError, KvdriveError, UnsupportedError
+from kvdrive.prefix.entry import Entry
+from kvdrive.prefix.store import PrefixStore
 from kvdrive.server.errors import ApiError
 from kvdrive.server.fields import parse
 from kvdrive.server.protocol import Json, SlotRequest
 from kvdrive.server.scheduler import Scheduler
-from kvdrive.sessions.entry import Entry
-from kvdrive.sessions.store import SessionStore
 
 Result = TypeVar("Result")
 Handler = Callable[[HttpRequest], Awaitable[Response]]
@@ -48,8 +48,8 @@ class SessionPaths:
     async def tokens(self, name: str, tenant: str) -> list[int]:
         """The tokens of the session with this name; empty without one. Raises ApiError."""
 
-        def tokens(store: SessionStore) -> list[int]:
-            return store.finder_of(tenant).tokens_of(name)
+        def tokens(store: PrefixStore) -> list[int]:
+            return store.lookup_of(tenant).tokens_of(name)
 
         try:
             return await asyncio.wrap_future(self._scheduler.with_sessions(tokens)) if name else []
@@ -61,7 +61,7 @@ class SessionPaths:
     async def _list(self, http: HttpRequest) -> Response:
         tenant = http.state.tenant
 
-        def cards(store: SessionStore) -> list[Json]:
+        def cards(store: PrefixStore) -> list[Json]:
             now, in_memory = store.index.now, self._scheduler.in_memory
             return [_card(entry, now, entry.id in in_memory) for entry in store.index.entries(tenant)]
 
@@ -70,10 +70,10 @@ class SessionPaths:
     async def _drop(self, http: HttpRequest) -> Response:
         wanted, tenant = http.path_params["session"], http.state.tenant
 
-        def drop(store: SessionStore) -> bool:
+        def drop(store: PrefixStore) -> bool:
             entry = _find(store, wanted, tenant)
             if not entry.owner:
-                store.shelf.drop([entry.id])
+                store.stored.drop([entry.id])
             return not entry.owner
 
         if not await self._with(drop):
@@ -98,7 +98,7 @@ class SessionPaths:
     async def _save(self, slot: Slot, name: str) -> Json:
         """Give the session that ran last on the slot a name. Its K and V are on the drive already."""
 
-        def save(store: SessionStore) -> Entry:
+        def save(store: PrefixStore) -> Entry:
             entry = self._on_slot(store, slot)
             with store.index.transaction():
                 other = store.index.named(name, entry.tenant)
@@ -114,9 +114,9 @@ class SessionPaths:
     async def _restore(self, slot: Slot, name: str) -> Json:
         """Compare a session on the drive with what the index says of it, token by token."""
 
-        def restore(store: SessionStore) -> Entry:
+        def restore(store: PrefixStore) -> Entry:
             entry = _find(store, name, slot[0])
-            found = store.finder_of(slot[0]).check(entry)
+            found = store.lookup_of(slot[0]).check(entry)
             if not found:
                 raise InputError(f"session '{name}' is not on the drive any more: its prompt is computed again")
             self._scheduler.slots[slot] = entry.id
@@ -126,14 +126,14 @@ class SessionPaths:
         return {"filename": name, "n_restored": entry.tokens, "n_read": entry.bytes}
 
     async def _erase(self, slot: Slot, name: str) -> Json:
-        def erase(store: SessionStore) -> Entry:
+        def erase(store: PrefixStore) -> Entry:
             entry = self._on_slot(store, slot)
-            store.shelf.drop([entry.id])
+            store.stored.drop([entry.id])
             return entry
 
         return {"n_erased": (await self._with(erase)).tokens}
 
-    def _on_slot(self, store: SessionStore, slot: Slot) -> Entry:
+    def _on_slot(self, store: PrefixStore, slot: Slot) -> Entry:
         entry = store.index.get(self._scheduler.slots.get(slot, 0))
         if entry is None:
             raise InputError(f"slot {slot[1]} has no finished sequence")
@@ -147,7 +147,7 @@ class SessionPaths:
                 raise ApiError(413, f"the body exceeds {_BODY_BYTES} bytes", code="body_too_large")
         return parse(SlotRequest, body, ignore_unknown=self._ignore_unknown).filename
 
-    async def _with(self, work: Callable[[SessionStore], Result]) -> Result:
+    async def _with(self, work: Callable[[PrefixStore], Result]) -> Result:
         """Call `work` in the scheduler's thread. Raises ApiError."""
         try:
             return await asyncio.wrap_future(self._scheduler.with_sessions(work))
@@ -159,7 +159,7 @@ class SessionPaths:
             raise ApiError(503, str(error), code="unavailable") from error
 
 
-def _find(store: SessionStore, wanted: str, tenant: str) -> Entry:
+def _find(store: PrefixStore, wanted: str, tenant: str) -> Entry:
     """The session with this name or number. Raises InputError."""
     entry = store.index.look_up(wanted, tenant)
     if entry is None:

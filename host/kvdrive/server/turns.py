@@ -21,14 +21,14 @@ from kvdrive.generation.decode import choose
 from kvdrive.kvcache.hf_cache import HfCache
 from kvdrive.plugins.together import in_parts
 from kvdrive.plugins.transformers import Attachment
+from kvdrive.prefix.open_session import OpenSession
 from kvdrive.server.idle import IdleSequences
 from kvdrive.server.jobs import End, Job, Limits, Token
-from kvdrive.server.kept import KeptSequences
 from kvdrive.server.metrics import Metrics
-from kvdrive.sessions.kept import KeptSequence
+from kvdrive.server.prefix_cache import PrefixCache
 
 log = logging.getLogger(__name__)
-Finished = IdleSequences | KeptSequences
+Finished = IdleSequences | PrefixCache
 
 
 @dataclass(eq=False)
@@ -64,9 +64,9 @@ class Running:
 
 
 class Turns:
-    """Begins, advances and ends sequences. `slots`: the session that each tenant kept last on each slot.
+    """Begins, advances and ends sequences. `slots`: the session that each tenant saved last on each slot.
 
-    `finished` keeps the sequences that end. All methods are for the scheduler's thread.
+    `finished` stores the sequences that end. All methods are for the scheduler's thread.
     """
 
     def __init__(
@@ -86,12 +86,12 @@ class Turns:
     def in_memory(self) -> set[int]:
         """The sessions whose running sequence is in memory, with the drive as its home."""
         batches = [running.cache.batch for running in self.running]
-        kept = [one.listener for one in batches if not one.placement.drives_attend]
-        return {one.number for one in kept if isinstance(one, KeptSequence) and one.number is not None}
+        listeners = [one.listener for one in batches if not one.placement.drives_attend]
+        return {one.number for one in listeners if isinstance(one, OpenSession) and one.number is not None}
 
     def begin(self, job: Job) -> None:
         """Let a job join. Raises InputError for the name of a session that is in use."""
-        taken = self.finished.take(job.prompt, job.session, job.new_tokens, job.tenant)
+        taken = self.finished.take(job.asked)
         taken.cache.batch.statistics.measure_unread_anew()
         cached = int(taken.cache.get_seq_length())
         job.slot = min(set(range(self._limits.running)) - {running.job.slot for running in self.running})
@@ -172,7 +172,7 @@ class Turns:
             self.running.remove(running)  # the next prompt's turn
             self.running.append(running)
             return
-        running.resume = self.finished.way(running.cache) or running.resume
+        running.resume = self.finished.strategy(running.cache) or running.resume
         self._metrics.first_token.observe(time.perf_counter() - running.job.arrived)
         self._take(running, logits)
 
@@ -204,12 +204,12 @@ class Turns:
             self._end(running)
 
     def _end(self, running: Running, error: Exception | None = None) -> None:
-        """Keep what was computed, and let the sequence leave."""
+        """Save what was computed, and end the sequence."""
         self.running.remove(running)
         number, removed, unread = None, running.cache.batch.removed, running.cache.batch.statistics.unread_mass()
         self._metrics.removed_tokens.inc(removed - running.removed_before)
         if running.cache.get_seq_length():
-            number = self.finished.keep(running.tokens, running.cache, running.job.tenant)
+            number = self.finished.put(running.tokens, running.cache, running.job.tenant)
         else:
             self.finished.drop(running.cache)
         if number is not None:

@@ -13,7 +13,6 @@ import numpy as np
 from kvdrive import abi
 from kvdrive._native import QueuePairs
 from kvdrive.errors import TargetError
-from kvdrive.nvme import wire
 from kvdrive.nvme.commands import Command
 from kvdrive.nvme.completions import Completion
 from kvdrive.nvme.fabrics.association import Association, RemoteOptions
@@ -63,8 +62,8 @@ _EXECUTED_BEFORE: dict[int, abi.NvmeStatus] = {
     abi.Opcode.KV_APPEND: abi.NvmeStatus.OUT_OF_SEQUENCE,
     abi.Opcode.SESSION_FORK: abi.NvmeStatus.SESSION_EXISTS,
     abi.Opcode.SESSION_TRIM: abi.NvmeStatus.UNKNOWN_SESSION,
-    wire.SessionOpcode.SESSION_REMOVE: abi.NvmeStatus.TOKEN_GAP,
-    wire.SessionOpcode.SESSION_ERASE: abi.NvmeStatus.UNKNOWN_SESSION,
+    abi.Opcode.SESSION_REMOVE: abi.NvmeStatus.TOKEN_GAP,
+    abi.Opcode.SESSION_ERASE: abi.NvmeStatus.UNKNOWN_SESSION,
 }
 
 
@@ -186,7 +185,7 @@ class TcpDrive(ServedDrive):
         for command, completion in zip(commands, completions, strict=True):
             if completion.status:
                 continue
-            if command.opcode in (abi.Opcode.ATTN_SUBMIT, wire.RowsOpcode.ATTN_SUBMIT_ROWS):
+            if command.opcode in (abi.Opcode.ATTN_SUBMIT, abi.Opcode.ATTN_SUBMIT_ROWS):
                 self._queries[completion.result] = command
                 if len(self._queries) > _QUERIES_REMEMBERED:
                     self._queries.popitem(last=False)

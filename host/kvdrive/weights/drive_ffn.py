@@ -115,7 +115,7 @@ class DriveSums:
     @staticmethod
     def _checked(done: Completion) -> Completion:
         try:
-            return done.check(wire.FfnOpcode.FFN_SUBMIT)
+            return done.check(abi.Opcode.FFN_SUBMIT)
         except CommandError as error:
             if error.status == abi.NvmeStatus.VALUE_NOT_FINITE:
                 raise TargetError(

@@ -1,7 +1,7 @@
 """The beginning of a file of weights: a header page, the manifest as JSON, and the table of checksums.
 
 The header is written last, so a file whose conversion was stopped says how much of it is there. All numbers are little
-endian; docs/weights.md has the layout.
+endian; docs/design/runtime.md has the layout.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ def table(columns: dict[str, Rounds], shape: Shape, hls: dict[int, float], slow:
                 cells.append("-")
                 continue
             rate = f"{shape.kv_bytes / found.median(name) / 1e9:.3g}"
-            cells.append(rate if name == FAST else f"{rate} ({found.faster(FAST, name):.3g}x)")
+            cells.append(rate if name == FAST else f"{rate} ({found.faster(name, FAST):.3g}x)")
         rows.append([name, *cells])
     compiled = ", ".join(f"{rate:.2g} GB/s at g = {g}" for g, rate in hls.items())
     note = (
@@ -181,5 +181,5 @@ def table(columns: dict[str, Rounds], shape: Shape, hls: dict[int, float], slow:
         "binary64 numbers, in registers: no exact sum of this kind is faster. "
         f"The compiled kernels (`hls`, s = {slow}): {compiled}."
     )
-    legend = "GB/s of K and V; in brackets: how many times as fast `fast` is, median of the rounds' ratios."
+    legend = "GB/s of K and V; in brackets: how many times as fast as `fast`, median of the rounds' ratios."
     return Table(["GB/s of K and V", *columns], rows, note, legend)

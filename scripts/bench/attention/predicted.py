@@ -25,7 +25,8 @@ from bench.setup import Setup
 from bench.table import Block, Table
 from kvdrive.choices import KV_FORMATS
 from kvdrive.kvcache import formats
-from kvdrive.perf import drives, hardware
+from kvdrive.perf import hardware
+from kvdrive.study.model import drives
 from kvdrive.targets.cpu import CpuDrive
 from kvdrive.targets.emulator import Emulator
 

@@ -1,4 +1,4 @@
-"""The check of a GPU as the host. Its results are a file of their own, which `make pages` shows in docs/gpu.md."""
+"""The check of a GPU as the host. `make pages` shows its file of results in docs/results/attention.md."""
 
 from __future__ import annotations
 

@@ -121,7 +121,16 @@ def _attention(group: int, only_exact: bool) -> Iterator[Job]:
         }
 
     def exact(tokens: int) -> Job:
-        scalars = {"mode": 0, "g": group, "d": width, "tokens": tokens, "tail": 0, "r": 0, "k_top": 0, "digits": 0}
+        scalars = {
+            "mode": 0,
+            "g": group,
+            "d": width,
+            "tokens": tokens,
+            "inline_tokens": 0,
+            "r": 0,
+            "k_top": 0,
+            "digits": 0,
+        }
         name = f"exact, {tokens} tokens, d = {width}"
         return Job(name, "exact", lambda rng: arrays(rng, tokens), scalars, 4 * tokens * width, "B", tuple(MEMORIES))
 
@@ -143,7 +152,7 @@ def _group_choice(group: int) -> Iterator[Job]:
             choice = Choice(_halves(rng, group, width), index.to_bytes(), index.exponent, unit, tokens // unit // 8)
             return {"build": choice.build}
 
-        scalars = {"g": group, "d": width, "tokens": tokens, "tail": 0, "units": tokens // unit}
+        scalars = {"g": group, "d": width, "tokens": tokens, "inline_tokens": 0, "units": tokens // unit}
         name = f"1/8 of {tokens} tokens, d = {width}, units of {unit}"
         yield Job(name, "", arrays, scalars, tokens * width * 10 // 32, "B", tuple(MEMORIES))
 
@@ -155,7 +164,7 @@ def _attention_codes(bits: int, group: int) -> Iterator[Job]:
             problem = Problem(_halves(rng, group, width), _halves(rng, tokens, width), _halves(rng, tokens, width))
             return {"build": partial(Coded.of(problem, bits).build, Mode.EXACT)}
 
-        scalars = {"mode": 0, "g": group, "d": width, "tokens": tokens, "tail": 0, "bits": bits}
+        scalars = {"mode": 0, "g": group, "d": width, "tokens": tokens, "inline_tokens": 0, "bits": bits}
         name = f"exact over codes, {tokens} tokens, d = {width}"
         memories = tuple(MEMORIES) if width == 128 else ("ideal",)
         yield Job(name, "", arrays, scalars, 2 * tokens * row_bytes(bits, width), "B", memories)
@@ -253,7 +262,7 @@ def _line(top: Top, one: dict[str, Any]) -> str:
 
 
 def run(setup: Setup, part: str = "") -> list[Block]:
-    """Cycles of a kernel or a top, empty: of all, into bitstreams/; `make pages` shows them in docs/hardware.md.
+    """Cycles of a kernel or a top, empty: of all, into bitstreams/, for docs/results/hardware.md.
 
     Raises InputError naming the tops that failed.
     """

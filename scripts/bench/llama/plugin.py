@@ -43,7 +43,7 @@ def smollm2() -> Path:
 def text_tokens(host: Host, count: int) -> list[int]:
     """Tokens of the project's own pages."""
     text = host.folder / "text.txt"
-    text.write_text("\n".join(page.read_text() for page in sorted((ROOT / "docs").glob("*.md"))))
+    text.write_text("\n".join(page.read_text() for page in sorted((ROOT / "docs").rglob("*.md"))))
     numbers = [int(word) for word in host.run([f"tokens {text}"]).lines[0].split()]
     if len(numbers) < count:
         raise InputError(f"the pages in docs/ have {len(numbers)} tokens, fewer than {count}")

@@ -46,7 +46,7 @@ CALIBRATIONS = {  # options of kvdrive calibrate, before the evaluation
     "auto-mini": "--kl 0.01,0.02 --context 2048",
 }
 QUICK = "--policies exact,groups --ratios 1/8 --contexts 192 --windows 1 --targets 2 --cases 0"
-PICTURES = {"sweep": "eval.png", "groups": "groups.png"}  # in docs
+PICTURES = {"sweep": "eval.png", "groups": "groups.png"}  # in docs/results
 
 
 def run(setup: Setup, part: str) -> list[Block]:
@@ -59,7 +59,7 @@ def run(setup: Setup, part: str) -> list[Block]:
     folder = OUT / f"eval-{part}"
     found = evaluate(f"{EVALUATIONS[part]} --resume", folder)
     if part in PICTURES:
-        shutil.copy(folder / "eval.png", ROOT / "docs" / PICTURES[part])
+        shutil.copy(folder / "eval.png", ROOT / "docs/results" / PICTURES[part])
     return blocks(part, found)
 
 

@@ -23,8 +23,9 @@ from bench.machine import forget
 from bench.rounds import seconds
 from bench.setup import Setup
 from bench.table import Block, Table
+from kvdrive.perf.kept import KeptRates
 from kvdrive.plugins.transformers import Attachment, attach
-from kvdrive.sessions.resume import Way
+from kvdrive.prefix.resume import Strategy
 from kvdrive.targets.base import Target
 from kvdrive.targets.cpu import CpuDrive
 from kvdrive.targets.slowed import SlowedTarget
@@ -66,14 +67,14 @@ class Bench:
         ids = self._question()
         return seconds(lambda: self.model(ids, logits_to_keep=1))
 
-    def turn(self, target: Target, way: Way | None) -> dict[str, Any]:
-        """Seconds to the first token by `way`; None: as the cost model chooses."""
-        options: dict[str, Any] = {"active": "drive"} if way == "attend" else {"active": "memory"}
+    def turn(self, target: Target, strategy: Strategy | None) -> dict[str, Any]:
+        """Seconds to the first token by `strategy`; None: as the cost model chooses."""
+        options: dict[str, Any] = {"active": "drive"} if strategy == "attend" else {"active": "memory"}
         with attach(self.model, target, sessions=True, **options) as attached:
-            if way == "load":
+            if strategy == "load":
                 costs = attached.sessions.costs
-                costs._path, costs._rates = None, replace(costs.rates, load_byte=0.0, attend_pair=1.0)
-            elif way is None:
+                costs._file, costs._rates = KeptRates(None), replace(costs.rates, load_byte=0.0, attend_pair=1.0)
+            elif strategy is None:
                 _ = attached.sessions.costs.rates  # measured once for each drive, before the first turn
             return self._turn(attached)
 
@@ -85,7 +86,7 @@ class Bench:
         cache = attached.sessions.cache(ids, new_tokens=STEPS)
         self._forward(ids[:, cache.get_seq_length() :], cache)
         took = time.perf_counter() - began
-        chosen = cache.batch.listener.way
+        chosen = cache.batch.listener.strategy
         assert chosen is not None
         found = {"seconds": took, "way": chosen, "loaded_bytes": attached.sessions.stats.loaded_bytes - before}
         attached.sessions.release(cache)
@@ -96,19 +97,19 @@ class Bench:
 
 
 def measure(name: str, tokens: int, rounds: int, path: Path, threads: int) -> dict[str, Any]:
-    """All ways of one model."""
+    """All strategies of one model."""
     model = load(name)[0]
     bench = Bench(model, path, tokens, threads)
     bench.store()
     recompute = bench.recompute()
     found: dict[str, Any] = {"model": name, "tokens": tokens, "recompute_seconds": recompute}
-    for way in ("attend", "load", None):
+    for strategy in ("attend", "load", None):
         turns = []
         for _ in range(rounds):
             with bench.drive() as drive:
-                turns.append(bench.turn(drive, way))
+                turns.append(bench.turn(drive, strategy))
         turn = turns[0] | {"seconds": statistics.median(one["seconds"] for one in turns)}
-        found[way or "chosen"] = turn | {"ratio": recompute / turn["seconds"]}
+        found[strategy or "chosen"] = turn | {"ratio": recompute / turn["seconds"]}
     with bench.drive() as drive, attach(model, drive, sessions=True, active="memory") as attached:
         found["rates"] = asdict(attached.sessions.costs.rates)
     path.with_name(path.name + ".costs").unlink()

@@ -21,10 +21,10 @@ from kvdrive.config.run import RunConfig
 from kvdrive.generation import checkpoints
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.decode import Sampling
+from kvdrive.prefix.options import SessionOptions
 from kvdrive.server.jobs import End, Job, Limits, Token
 from kvdrive.server.metrics import Metrics
 from kvdrive.server.scheduler import Scheduler
-from kvdrive.sessions.options import SessionOptions
 from kvdrive.targets.opening import open_drives
 from kvdrive.targets.options import DriveOptions
 

@@ -18,8 +18,8 @@ from bench.setup import Setup
 from bench.table import Block, Table
 from kvdrive.generation import checkpoints
 from kvdrive.plugins.transformers import attach
-from kvdrive.sessions.entry import NewEntry
-from kvdrive.sessions.index import Index
+from kvdrive.prefix.entry import NewEntry
+from kvdrive.prefix.index import Index
 from kvdrive.targets.cpu import CpuDrive
 
 NEW, BLOCKS_OF_A_SESSION, PROBES = 16, 100, 300

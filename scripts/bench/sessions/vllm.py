@@ -19,7 +19,7 @@ from kvdrive.errors import InputError
 from kvdrive.tree import ROOT
 from vllm_bench.lmcache_server import LMCacheServer
 
-PICTURE = ROOT / "docs" / "vllm.png"
+PICTURE = ROOT / "docs/results/vllm.png"
 ENGINE = ROOT / "scripts" / "vllm_bench" / "engine.py"
 ENVIRONMENTS = ROOT / "build" / "vllm-env", ROOT / "build" / "lmcache-env"
 _VLLM = "0.32.0"

@@ -242,7 +242,7 @@ def in_bounds(one: dict[str, Any], place: str, tokens: int, threads: int) -> dic
 
 
 def run(setup: Setup) -> list[Block]:
-    """A row for each step; with the experts' last results, the picture of docs/weights.md."""
+    """A row for each step; with the experts' last results, the picture of docs/results/storage.md."""
     shape, tokens, steps = setup.size((DenseShape(), 32, STEPS), (QUICK, 2, STEPS[3:5]))
     with setup.folder(4 * shape.bytes) as folder:
         result = compare(shape, folder, tokens, setup.threads, steps)

@@ -1,4 +1,4 @@
-"""Draws docs/weights.png: where the time of a token goes on a dense model, and tokens a second of experts."""
+"""Draws docs/results/weights.png: where the time of a token goes on a dense model, and tokens a second of experts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def draw(steps: list[tuple[str, Parts]], titles: Sequence[str]) -> None:
     """The picture with the experts' last results; without any it stays as it is."""
     experts = results.latest("weights/experts").block.figures
     if experts is not None:
-        picture(steps, titles, experts["rows"], ROOT / "docs/weights.png")
+        picture(steps, titles, experts["rows"], ROOT / "docs/results/weights.png")
 
 
 def picture(steps: list[tuple[str, Parts]], titles: Sequence[str], experts: list[dict[str, Any]], path: Path) -> None:

@@ -18,7 +18,7 @@ std::uint64_t EngineClock::job_cycles(const abi::AttentionJob& job) {
                                 .g = built_group(kernel_call(job.group, call).heads),
                                 .d = built_head_dim(job.head_dim),
                                 .tokens = job.tokens,
-                                .tail = job.tail_tokens,
+                                .inline_tokens = job.inline_tokens,
                                 .r = job.r,
                                 .k_top = job.k_top,
                                 .digits = job.mode == abi::kSparfRows ? 2 : 4});
@@ -32,7 +32,7 @@ std::uint64_t EngineClock::code_job_cycles(const abi::AttentionJob& job) {
                                                  .g = job.group,
                                                  .d = job.head_dim,
                                                  .tokens = job.tokens,
-                                                 .tail = job.tail_tokens}));
+                                                 .inline_tokens = job.inline_tokens}));
 }
 
 // Shapes that no kernel is built for count as the next larger ones.
@@ -44,7 +44,7 @@ std::uint64_t EngineClock::job_cycles(const abi::GroupChoiceJob& job) {
     cycles += choice_cycles({.g = built_group(kernel_call(job.group, call).heads),
                              .d = dim,
                              .tokens = job.tokens,
-                             .tail = job.tail_tokens,
+                             .inline_tokens = job.inline_tokens,
                              .units = (job.tokens + job.unit - 1) / job.unit});
   }
   return static_cast<std::uint64_t>(cycles);

@@ -8,7 +8,6 @@
 
 #include "common/abi.hpp"
 #include "engine/ffn.hpp"
-#include "group_choice/abi.hpp"
 #include "nand/device.hpp"
 
 namespace kvdrive {

@@ -10,7 +10,7 @@
 
 #include "attention/choosing_run.hpp"
 #include "attention/chosen_rows.hpp"
-#include "group_choice/abi.hpp"
+#include "common/abi.hpp"
 
 namespace kvdrive {
 namespace {
@@ -65,7 +65,7 @@ class GroupsHead {
     if (failed()) return done_;
     if (!arriving_->whole) return lose(), done_;
     done_.done = std::max(done_.done, arriving_->done);
-    if (tokens_.empty() && head_.command.tail_tokens == 0) {
+    if (tokens_.empty() && head_.command.inline_tokens == 0) {
       done_.status = status_of(done_.engine_status = abi::kEmpty);
       return done_;
     }
@@ -142,12 +142,12 @@ class GroupsHead {
     job.head_dim = static_cast<std::uint16_t>(head_.k.head_dim());
     job.exponent = static_cast<std::uint16_t>(head_.k.index()->exponent());
     job.tokens = indexed_;
-    job.tail_tokens = head_.command.tail_tokens;
+    job.inline_tokens = head_.command.inline_tokens;
     job.k_top = head_.command.k_top;
     job.scale_log2e = head_.command.scale_log2e;
     job.q = memory_.job.q;
     job.result = memory_.job.result;
-    job.tail_scores = memory_.place(head_.inline_scores);
+    job.inline_scores = memory_.place(head_.inline_scores);
     if (!head_.valid.empty()) job.valid = memory_.place(head_.valid);
     job.out = memory_.place_zeros(whole_beats((units_ + 7) / 8));
     job.index = place_index(index);  // last: pointers into the memory must stay valid

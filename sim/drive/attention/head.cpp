@@ -6,7 +6,7 @@
 #include <iterator>
 
 #include "engine/shapes.hpp"
-#include "group_choice/abi.hpp"
+#include "common/abi.hpp"
 
 namespace kvdrive {
 namespace {
@@ -20,13 +20,13 @@ std::uint64_t valid_bytes(const abi::AttnSubmit& command) {
 }
 
 std::uint64_t inline_score_bytes(const abi::AttnSubmit& command) {
-  return std::uint64_t{command.group} * whole_beats(std::uint64_t{command.tail_tokens} * 4);
+  return std::uint64_t{command.group} * whole_beats(std::uint64_t{command.inline_tokens} * 4);
 }
 
 }  // namespace
 
 std::uint64_t payload_bytes(const abi::AttnSubmit& command, std::uint32_t half_bytes) {
-  const std::uint64_t inlined = inline_score_bytes(command) + std::uint64_t{command.tail_tokens} * half_bytes;
+  const std::uint64_t inlined = inline_score_bytes(command) + std::uint64_t{command.inline_tokens} * half_bytes;
   return command.heads * (query_bytes(command, half_bytes) + inlined) + valid_bytes(command);
 }
 
@@ -41,7 +41,7 @@ std::optional<std::uint16_t> invalid_field(const abi::AttnSubmit& command) {
   if (chooses != (command.k_top > 0)) return offsetof(abi::AttnSubmit, k_top);
   if (!chooses && command.local > 0) return offsetof(abi::AttnSubmit, local);
   if (command.heads == 0 || command.head + command.heads > 256) return offsetof(abi::AttnSubmit, heads);
-  if (command.tokens == 0 || command.tokens > abi::kMaxTokens - std::uint32_t{command.tail_tokens}) {
+  if (command.tokens == 0 || command.tokens > abi::kMaxTokens - std::uint32_t{command.inline_tokens}) {
     return offsetof(abi::AttnSubmit, tokens);
   }
   if (!serves_group(command.group)) return offsetof(abi::AttnSubmit, group);
@@ -63,7 +63,7 @@ Head::Head(const KvStore& store, const abi::AttnSubmit& submit, std::span<const 
   valid = data.first(valid_bytes(submit));
   data = data.subspan(valid.size());
   inline_scores = share(inline_score_bytes(submit));
-  inline_v = share(std::uint64_t{submit.tail_tokens} * k.half_bytes());
+  inline_v = share(std::uint64_t{submit.inline_tokens} * k.half_bytes());
 }
 
 std::uint64_t Head::out_bytes() const {

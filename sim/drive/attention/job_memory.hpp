@@ -11,7 +11,6 @@
 #include "common/abi.hpp"
 #include "engine/engine.hpp"
 #include "engine/shapes.hpp"
-#include "group_choice/abi.hpp"
 
 namespace kvdrive {
 
@@ -61,9 +60,9 @@ class JobMemory {
   }
   // Places the inline tokens. `with_v`: their V as well as their scores.
   void place_inline_tokens(const Head& head, bool with_v) {
-    job.tail_tokens = head.command.tail_tokens;
-    job.tail_scores = place(head.inline_scores);
-    job.tail_v = with_v ? place(head.inline_v) : 0;
+    job.inline_tokens = head.command.inline_tokens;
+    job.inline_scores = place(head.inline_scores);
+    job.inline_v = with_v ? place(head.inline_v) : 0;
   }
   // Lets the next array begin at a page, as reads around the page cache need it.
   void align_to_page() {

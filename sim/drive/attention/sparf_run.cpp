@@ -218,7 +218,7 @@ class SparfHead {
     }
     add_rows(nvme::kBinary16, head_.inline_v, sums, 1);
     memory_.job.v_sum = memory_.place(std::as_bytes(std::span(sums)));
-    memory_.job.count = count + head_.command.tail_tokens;
+    memory_.job.count = count + head_.command.inline_tokens;
     return true;
   }
 

@@ -26,7 +26,7 @@
 #include "engine/fast/fast_engine.hpp"
 #include "engine/hls/kernels.hpp"
 #include "engine/hls/library.hpp"
-#include "engine/limits.hpp"
+#include "common/abi.hpp"
 #include "engine/rtl/rtl_engine.hpp"
 #include "engine/single_kernels.hpp"
 #include "engine/xrt/xrt_engine.hpp"

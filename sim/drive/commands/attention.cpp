@@ -84,7 +84,7 @@ static_assert(sizeof(AttnRow) == sizeof(abi::AttnSubmit) &&
               offsetof(AttnRow, layer) == offsetof(abi::AttnSubmit, layer) &&
               offsetof(AttnRow, tokens) == offsetof(abi::AttnSubmit, tokens) &&
               offsetof(AttnRow, reserved2) == offsetof(abi::AttnSubmit, reserved0) &&
-              offsetof(AttnRow, inline_tokens) == offsetof(abi::AttnSubmit, tail_tokens) &&
+              offsetof(AttnRow, inline_tokens) == offsetof(abi::AttnSubmit, inline_tokens) &&
               offsetof(AttnRow, scale_log2e) == offsetof(abi::AttnSubmit, scale_log2e));
 
 AttentionOutcome run_row(DriveState& drive, const Row& row, Ns ready) {
@@ -194,7 +194,7 @@ constexpr Command kAttentionCommands[] = {
      .length = submit_query_bytes,
      .handler = submit_query,
      .fields = kSubmitFields},
-    {.opcode = kAttnSubmitRows,
+    {.opcode = abi::kAttnSubmitRows,
      .nsid = abi::kCp,
      .name = "ATTN_SUBMIT_ROWS",
      .direction = Direction::kToController,

@@ -38,7 +38,7 @@ constexpr StatusField kFfnFields[] = {
 };
 
 constexpr Command kFfnCommands[] = {
-    {.opcode = kFfnSubmit,
+    {.opcode = abi::kFfnSubmit,
      .nsid = abi::kCp,
      .name = "FFN_SUBMIT",
      .direction = Direction::kToController,

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "commands/table.hpp"
-#include "engine/limits.hpp"
+#include "common/abi.hpp"
 
 namespace kvdrive::nvme {
 namespace {

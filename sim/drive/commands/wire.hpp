@@ -86,12 +86,6 @@ enum NvmOpcode : std::uint32_t {
   kNvmCopy = 0x19,
 };
 
-enum SessionOpcode : std::uint32_t {
-  kKvRead = 0x82,
-  kSessionRemove = 0x90,
-  kSessionErase = 0x8c,
-};
-
 enum RowFormat : std::uint32_t {
   kBinary16 = 0x0,
   kInt8 = 0x1,
@@ -130,14 +124,6 @@ enum MemoryOpcode : std::uint32_t {
 
 enum ProgramOpcode : std::uint32_t {
   kExecuteProgram = 0x1,
-};
-
-enum RowsOpcode : std::uint32_t {
-  kAttnSubmitRows = 0x91,
-};
-
-enum FfnOpcode : std::uint32_t {
-  kFfnSubmit = 0x8d,
 };
 
 enum FfnLayout : std::uint32_t {

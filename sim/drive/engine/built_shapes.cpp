@@ -73,7 +73,7 @@ class BuiltShapes::Calls {
     if (fields_.mode != abi::kSparfRows && fields_.mode != abi::kSparfTokens) {
       job_.k = halves(fields_.k, fields_.tokens);
       job_.v = halves(fields_.v, fields_.tokens);
-      job_.tail_v = halves(fields_.tail_v, fields_.tail_tokens);
+      job_.inline_v = halves(fields_.inline_v, fields_.inline_tokens);
     }
     if (fields_.mode == abi::kSparfAttend) {
       job_.v_sum = widened({fields_.v_sum, 1, fields_.head_dim * 8ULL}, 1, dim_ * 8);
@@ -85,16 +85,16 @@ class BuiltShapes::Calls {
     const unsigned group = built_group(heads);
     const std::uint64_t mark = end_;
     const std::uint64_t score_bytes =
-        (fields_.tail_tokens * 4ULL + abi::kBeatBytes - 1) / abi::kBeatBytes * abi::kBeatBytes;
+        (fields_.inline_tokens * 4ULL + abi::kBeatBytes - 1) / abi::kBeatBytes * abi::kBeatBytes;
     job_.group = static_cast<std::uint8_t>(group);
     job_.result = fields_.result + call * sizeof(abi::AttentionResult);
     job_.q = fields_.q + first * row_bytes();
-    job_.tail_scores = fields_.tail_scores + first * score_bytes;
+    job_.inline_scores = fields_.inline_scores + first * score_bytes;
     job_.out = fields_.out + first * out_bytes(fields_.head_dim);
     const bool narrow = dim_ != fields_.head_dim, whole_out = fields_.mode == abi::kSparfTokens;
     if (narrow || group != heads) {
       job_.q = widened({job_.q, heads, row_bytes()}, group, dim_ * 2);
-      if (group != heads) job_.tail_scores = widened({job_.tail_scores, heads, score_bytes}, group, score_bytes);
+      if (group != heads) job_.inline_scores = widened({job_.inline_scores, heads, score_bytes}, group, score_bytes);
       if (!whole_out) job_.out = place(group * out_bytes(dim_));
     }
     std::memcpy(at(descriptor_), &job_, sizeof job_);

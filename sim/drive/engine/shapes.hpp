@@ -6,7 +6,6 @@
 #include <iterator>
 
 #include "common/abi.hpp"
-#include "engine/limits.hpp"
 
 namespace kvdrive {
 

@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "attention/head.hpp"
-#include "engine/limits.hpp"
+#include "common/abi.hpp"
 
 namespace kvdrive {
 namespace {

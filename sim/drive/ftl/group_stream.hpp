@@ -21,7 +21,7 @@ namespace kvdrive {
 class GroupStream {
  public:
   static constexpr std::uint32_t kPieceGroups = DirectReads::kBufferBytes / abi::kPageBytes;
-  static constexpr std::uint32_t kGap = 4;  // groups; docs/runtime-inside.md has the measurement
+  static constexpr std::uint32_t kGap = 4;  // groups; docs/design/runtime.md has the measurement
 
   struct Group {
     ListId list = 0;

@@ -48,8 +48,8 @@ class Commands final : public Surface {
       command.cdw14 = crc32c(data.in);
     }
     if (command.nsid == abi::kCp && command.opcode == abi::kAttnSubmit) command.cdw14 = crc32c(data.in);
-    if (command.nsid == abi::kCp && command.opcode == nvme::kFfnSubmit) command.cdw13 = crc32c(data.in);
-    if (command.nsid == abi::kCp && command.opcode == nvme::kAttnSubmitRows) command.cdw12 = crc32c(data.in);
+    if (command.nsid == abi::kCp && command.opcode == abi::kFfnSubmit) command.cdw13 = crc32c(data.in);
+    if (command.nsid == abi::kCp && command.opcode == abi::kAttnSubmitRows) command.cdw12 = crc32c(data.in);
     const auto response = controller_.execute(queue, command, data);
     if (!response) return;
     require(response->cqe.cid == command.cid, "a completion has another command's identifier");
@@ -58,7 +58,7 @@ class Commands final : public Surface {
     const bool part = queue == 1 && command.nsid == nvme::kNsidValues && command.opcode == nvme::kValueStore;
     if (part && response->cqe.result != 0) upload_ = response->cqe.result;
     if (queue == 1 && command.opcode == abi::kKvAppend && response->status() == abi::kSuccess) ++sequence_;
-    const bool trims = command.opcode == abi::kSessionTrim || command.opcode == nvme::kSessionErase;
+    const bool trims = command.opcode == abi::kSessionTrim || command.opcode == abi::kSessionErase;
     if (queue == 1 && trims && command.cdw10 == 0) sequence_ = 0;
     if (queue == 0 && (command.opcode == nvme::kFormatNvm || command.opcode == nvme::kSanitize)) sequence_ = 0;
   }
@@ -121,10 +121,10 @@ class Commands final : public Surface {
       case 4: {
         command.nsid = abi::kNvm;
         command.opcode = random.pick<std::uint8_t>({abi::kSessionTrim, abi::kSessionFork});
-        if (random.one_in(20)) command.opcode = nvme::kSessionErase;
+        if (random.one_in(20)) command.opcode = abi::kSessionErase;
         command.cdw2 = 1;
         if (random.one_in(5)) {
-          command.opcode = nvme::kSessionRemove;
+          command.opcode = abi::kSessionRemove;
           command.cdw10 = random.one_in(8) ? static_cast<std::uint32_t>(random.bits()) : 32;
           command.cdw11 = 32 * static_cast<std::uint32_t>(1 + random.below(4));
           command.cdw12 = static_cast<std::uint32_t>(random.below(400));
@@ -236,7 +236,7 @@ class Commands final : public Surface {
       submit.k_top = static_cast<std::uint16_t>(1 + random.below(4));
       submit.local = random.pick<std::uint16_t>({0, 1, 6554});
     }
-    submit.tail_tokens = random.one_in(3) ? static_cast<std::uint16_t>(random.below(20)) : 0;
+    submit.inline_tokens = random.one_in(3) ? static_cast<std::uint16_t>(random.below(20)) : 0;
     submit.scale_log2e = 0x3e800000;
     return submit;
   }
@@ -244,7 +244,7 @@ class Commands final : public Surface {
   // Some queries as the rows of one command, at the front of its data; sometimes with changed bytes.
   nvme::AttnRows rows(Random& random) {
     nvme::AttnRows command{};
-    command.opcode = nvme::kAttnSubmitRows;
+    command.opcode = abi::kAttnSubmitRows;
     command.nsid = abi::kCp;
     command.rows = static_cast<std::uint32_t>(1 + random.below(4));
     std::size_t at = 0;

@@ -106,7 +106,7 @@ class Host {
 
   std::uint32_t remove(std::uint32_t session, std::uint32_t tokens, std::uint32_t before) {
     nvme::SessionRemove remove{};
-    remove.opcode = nvme::kSessionRemove;
+    remove.opcode = abi::kSessionRemove;
     remove.nsid = abi::kNvm;
     remove.session = session;
     remove.first_token = abi::kPageBytes / kRowBytes;
@@ -186,7 +186,7 @@ void live(Host& host) {
   const auto well = [](std::uint32_t status) { require(status == abi::kSuccess, "the base file cannot be made"); };
   for (const std::uint32_t kind : {abi::kKeys, abi::kValues}) well(host.append(5, kind, kind, 0, 300));
   well(host.flush());
-  well(host.trim(5, 0, nvme::kSessionErase));
+  well(host.trim(5, 0, abi::kSessionErase));
   std::uint32_t sequence = 0;
   for (std::uint32_t tokens = 0, step = 150; tokens < 600; tokens += step) {
     for (const std::uint32_t kind : {abi::kKeys, abi::kValues}) well(host.append(1, sequence++, kind, tokens, step));
@@ -429,7 +429,7 @@ class Files final : public Surface {
       host.forget(static_cast<std::uint8_t>(random.below(kMostKeys)));
       const auto number = static_cast<std::uint32_t>(random.below(5));
       host.append(number, static_cast<std::uint32_t>(random.below(10)), 0, 600, 80);
-      const auto opcode = random.pick<std::uint8_t>({nvme::kSessionErase, abi::kSessionTrim});
+      const auto opcode = random.pick<std::uint8_t>({abi::kSessionErase, abi::kSessionTrim});
       host.trim(number, static_cast<std::uint32_t>(random.below(300)), opcode);
       host.fork(number, 9, 64);
       host.write(random.below(kBlocks));

@@ -81,7 +81,7 @@ class HostileHost final : public Surface {
                                          nvme::kMemoryRangeSet, nvme::kAsyncEventRequest, nvme::kAbort})
             : random.pick<std::uint8_t>({nvme::kNvmRead, nvme::kNvmWrite, nvme::kMemoryWrite,
                                          nvme::kNvmDatasetManagement, abi::kKvAppend, abi::kAttnSubmit,
-                                         nvme::kAttnSubmitRows, abi::kAttnFetch});
+                                         abi::kAttnSubmitRows, abi::kAttnFetch});
     command.flags = random.pick<std::uint8_t>({0, 0, 0x40, 0x40, 0x40, 0x80});
     command.prp1 = pointer(random);
     command.prp2 = command.flags == 0x40 ? descriptor_tail(random) : pointer(random);

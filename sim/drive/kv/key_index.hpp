@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "ftl/ftl.hpp"
-#include "group_choice/abi.hpp"
+#include "common/abi.hpp"
 
 namespace kvdrive {
 

@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The front end as a whole: a C++ file and the name of its top to a checked program."""
+"""The front end as a whole: a C++ file and the name of its top to a program.
+
+Each process is finished by passes, which the caller gives, as soon as it is lowered: callees first, for what callers
+connect to is what is left of a callee.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from openhls.errors import Unsupported
+from openhls.errors import OpenHlsError, Unsupported
 from openhls.frontend.addresses import Path as Steps
 from openhls.frontend.context import Context, Granule, make_context, usual_element
+from openhls.frontend.diagnostics import WrongCpp
 from openhls.frontend.directives import Directive
 from openhls.frontend.interfaces import FLOWS, Interfaces
 from openhls.frontend.llvm.module import Function, Module
@@ -18,27 +24,34 @@ from openhls.frontend.pragmas import Notes
 from openhls.frontend.short_loops import Place, loops_that_wait
 from openhls.frontend.stages import Interface
 from openhls.frontend.tables import elements_of, layout
-from openhls.frontend.toolchain import SHIM, Compiled, compile_source
-from openhls.ir import ArrayPort, Location, Program, State
-from openhls.passes.sequences import as_stream
-from openhls.verify import verify
+from openhls.frontend.toolchain import SHIM, Compiled, compile_source, missing_switches
+from openhls.ir import ArrayPort, Location, Process, Program, State
+from openhls.lowered import Lowered
+
+Finish = Callable[[Lowered, Mapping[str, Process]], Lowered]  # the second: the callees
 
 
 class _Compiler:
-    def __init__(self, module: Module, notes: Notes) -> None:
+    def __init__(self, module: Module, notes: Notes, finish: Finish) -> None:
         self._module = module
+        self._finish = finish
         self._notes = notes
         self._done: dict[tuple[object, ...], Interface] = {}
         self._names: set[str] = set()
         self.processes: list[Interface] = []
+        self.counts: Mapping[str, int] = {}  # words of the sequences
 
-    def compile(self, context: Context) -> Interface:
-        """The process of a function, after those it calls."""
+    def compile(self, context: Context, sequences: Mapping[str, int] | None = None) -> Interface:
+        """The process of a function, after those it calls. `sequences`: its pointers that become streams."""
         key = context.key()
         if key not in self._done:
             interfaces = {call: self.compile(stage) for call, stage in context.calls.items()}
             name = self._fresh(context.function.cpp_name)
-            interface = Lowering(self._module, context, self._notes, interfaces, name).run()
+            lowering = Lowering(self._module, context, self._notes, interfaces, name)
+            lowered = replace(lowering.run(), sequences=sequences or {})
+            finished = self._finish(lowered, lowering.callees())
+            self.counts = finished.counts
+            interface = lowering.interface(finished.process)
             self._done[key] = interface
             self.processes.append(interface)
         return self._done[key]
@@ -114,11 +127,12 @@ def _states(module: Module, interface: Interface) -> tuple[State, ...]:
     return (*arrays, *numbers, *constants)
 
 
-def compile_program(
+def lower_program(
     source: Path | Sequence[Path],
     top: str,
-    includes: tuple[Path, ...] = (),
-    defines: tuple[str, ...] = (),
+    includes: tuple[Path, ...],
+    defines: tuple[str, ...],
+    finish: Finish,
     *,
     strict: bool = False,
     flow: str = FLOWS[0],
@@ -128,9 +142,13 @@ def compile_program(
     with `strict` also for what would be a warning; OpenHlsError for wrong C++ or missing tools."""
 
     def attempt(unrolled: frozenset[Place]) -> Program:
-        return _compile(compile_source(source, top, includes, defines, directives, unrolled), strict, flow)
+        return _compile(compile_source(source, top, includes, defines, directives, unrolled), strict, flow, finish)
 
-    program = attempt(frozenset())
+    try:
+        program = attempt(frozenset())
+    except OpenHlsError as error:
+        sources = [source] if isinstance(source, Path) else source
+        raise _with_switches(error, missing_switches(sources, includes, defines)) from None
     waiting = {place: inner for place, inner in loops_that_wait(program).items() if inner}
     if waiting:
         try:
@@ -142,11 +160,21 @@ def compile_program(
     return program
 
 
-def _compile(compiled: Compiled, strict: bool, flow: str) -> Program:
-    """What clang made of the source, as a checked program."""
+def _with_switches(error: OpenHlsError, missing: list[str]) -> OpenHlsError:
+    """The error, with the macros that may avoid it."""
+    if not missing:
+        return error
+    hint = f"if the build of this source defines {' or '.join(missing)}, define it here, too: -D {missing[0]}"
+    if isinstance(error, Unsupported):
+        return Unsupported(error.location, error.problem, f"{error.advice}; {hint}")
+    return WrongCpp(f"{error}; {hint}", error.details) if isinstance(error, WrongCpp) else error
+
+
+def _compile(compiled: Compiled, strict: bool, flow: str, finish: Finish) -> Program:
+    """What clang made of the source, as a program."""
     module = read_module(compiled.text, str(SHIM))
     function = module.functions[compiled.top]
-    compiler = _Compiler(module, compiled.notes)
+    compiler = _Compiler(module, compiled.notes, finish)
     interfaces = Interfaces(compiled.notes, function, flow)
     sequences = interfaces.sequences()
     memories = interfaces.pointers() | sequences
@@ -154,11 +182,8 @@ def _compile(compiled: Compiled, strict: bool, flow: str) -> Program:
         name: Granule(element=usual_element(function.pointees.get(name)), hides_padding=True) for name in sequences
     }
     context = make_context(module, function, {}, memories, bounds=compiled.notes.bounds, granules=hidden)
-    interface = compiler.compile(context)
-    counts = {}
-    for name in sorted(sequences):
-        element = function.pointees[name].size if name in function.pointees else 0
-        interface.process, counts[name] = as_stream(interface.process, name, element)
+    elements = {name: function.pointees[name].size if name in function.pointees else 0 for name in sequences}
+    interface = compiler.compile(context, elements)
     arguments = _arguments(function, interface)
     parameters = (name for name, _ in function.parameters if name != function.returned)
     names = dict(zip(parameters, arguments, strict=True))
@@ -171,7 +196,7 @@ def _compile(compiled: Compiled, strict: bool, flow: str) -> Program:
     if strict and notes.warnings:
         location, problem = notes.warnings[0]
         raise Unsupported(location, problem, "leave it out, or compile without --strict")
-    program = Program(
+    return Program(
         interface.process.name,
         {each.process.name: each.process for each in compiler.processes},
         arguments,
@@ -188,9 +213,7 @@ def _compile(compiled: Compiled, strict: bool, flow: str) -> Program:
             for name in arrays.get(parameter, (names[parameter],))
         },
         arrays,
-        counts,
+        compiler.counts,
         tuple(dict.fromkeys(place for each in compiler.processes for place in each.queues)),
         {names[parameter]: fields for parameter, fields in function.layouts.items() if parameter in names},
     )
-    verify(program)
-    return program

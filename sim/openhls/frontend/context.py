@@ -30,7 +30,8 @@ COPIES = ("llvm.memcpy", "llvm.memset", "llvm.memmove")
 
 @dataclass
 class Object:
-    """A variable that is not a stream. `name` is from where it is declared; `variables` are all it goes by."""
+    """A variable that is not a stream. `name` is from where it is declared; `variables` are all it goes by.
+    `is_local`: a function declares it, so that nothing outside knows where its elements lie."""
 
     root: Type
     offset: int
@@ -38,6 +39,7 @@ class Object:
     variables: list[Variable]
     external: bool
     name: str
+    is_local: bool = False
 
 
 @dataclass
@@ -113,7 +115,7 @@ class Context:
     def key(self) -> tuple[object, ...]:
         """Equal for contexts that give the same process."""
         bound = [
-            (name, held.root, held.offset, *held.shape.frozen())
+            (name, held.root, held.offset, held.is_local, *held.shape.frozen())
             for name, held in sorted(self.objects.items())
             if held.external
         ]
@@ -236,7 +238,7 @@ def _find_ways(context: Context, it: Instruction, selects: dict[str, Instruction
         else:
             variables = context.function.variables.get(it.name, [])
             name = variables[0].name if variables else it.name
-            context.objects[it.name] = Object(it.flag, 0, Shape(), variables, False, name)  # type: ignore[arg-type]
+            context.objects[it.name] = Object(it.flag, 0, Shape(), variables, False, name, True)  # type: ignore[arg-type]
     elif it.opcode == "getelementptr":
         context.ways[it.name] = _element_ways(context, it, selects)
     elif it.opcode in ("bitcast", "freeze"):
@@ -317,7 +319,8 @@ def _invent_roots(context: Context) -> None:
                 raise Unsupported(
                     it.location,
                     f"the top uses {address.base} as an array or a struct in memory",
-                    f"add #pragma HLS INTERFACE mode = m_axi port = {address.base}, or pass streams and scalars",
+                    f"add #pragma HLS INTERFACE mode = m_axi port = {address.base}, compile a kernel of Vitis with "
+                    "--flow vitis, where pointers are that, or pass streams and scalars",
                 )
             widest[address.base] = max(widest.get(address.base, 0), kind.size)
     for name, size in widest.items():
@@ -378,7 +381,8 @@ def _learn_access(
         raise Unsupported(
             location,
             f"memory behind the pointer {address.base}",
-            f"add #pragma HLS INTERFACE mode = m_axi port = {address.base} to the top, or pass streams and scalars",
+            f"add #pragma HLS INTERFACE mode = m_axi port = {address.base} to the top, compile a kernel of Vitis with "
+            "--flow vitis, where pointers are that, or pass streams and scalars",
         )
 
 
@@ -409,7 +413,8 @@ def _learn_call(module: Module, context: Context, it: Instruction) -> None:
                 it.location, "an element chosen at run time is passed to a stage", "pass the array and the index"
             )
         variables = [*held.variables, *callee.variables.get(name, [])]
-        bound[name] = Object(held.root, held.offset + address.offset, held.shape, variables, True, name)
+        offset = held.offset + address.offset
+        bound[name] = Object(held.root, offset, held.shape, variables, True, name, held.is_local)
     for static in callee.statics:
         held = context.objects.get("@" + static)
         if held is not None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 from openhls.errors import Unsupported
 from openhls.frontend import boolean
@@ -23,8 +24,9 @@ from openhls.frontend.stages import Interface, Stages
 from openhls.frontend.streams import Streams
 from openhls.frontend.types import Int, Pointer
 from openhls.frontend.values import lower_value
-from openhls.ir import ADDRESS_BITS, UNKNOWN, Block, Carried, Loop, Operand, Region, Result, Value
-from openhls.passes.wrapping import Wrapping
+from openhls.ir import ADDRESS_BITS, UNKNOWN, Block, Carried, Loop, Operand, Process, Region, Result, Value
+from openhls.lowered import Lowered
+from openhls.wrapping import Wrapping
 
 sys.setrecursionlimit(20000)
 
@@ -86,8 +88,8 @@ class Lowering:
                 pending += it.operands
         return {name for name in seen if made[name].opcode == "or" and "disjoint" in str(made[name].flag)}
 
-    def run(self) -> Interface:
-        """Lowers the function."""
+    def run(self) -> Lowered:
+        """The process of the function, not finished."""
         for name, of in self._function.parameters:
             if isinstance(of, Int) or name in self._context.memories:
                 self._values[name] = self._assembly.add_number(name, of.width if isinstance(of, Int) else ADDRESS_BITS)
@@ -100,7 +102,14 @@ class Lowering:
         results = [(reach, value) for reach, value in self._returns if value is not None]
         result = self._flow.choose(results, boolean.TRUE, "result") if results else None
         self._flush()
-        return self._assembly.run(self._regions, result)
+        return self._assembly.lowered(self._regions, result)
+
+    def callees(self) -> dict[str, Process]:
+        return self._stages.callees()
+
+    def interface(self, finished: Process) -> Interface:
+        """What callers of the finished process connect."""
+        return self._assembly.interface(finished)
 
     # ---- regions ----
 
@@ -170,17 +179,17 @@ class Lowering:
             if isinstance(value, Value)
         )
         branch = flow.closing(loop)
-        self._regions.append(
-            describe_loop(
-                self._draft.module,
-                self._draft.notes,
-                self._memory,
-                branch,
-                place_of(self._context, branch),
-                Loop("", carried, body, again, tuple(results), enter, fresh=fresh),
-                self._draft.names,
-            )
+        described = describe_loop(
+            self._draft.module,
+            self._draft.notes,
+            self._memory,
+            branch,
+            place_of(self._context, branch),
+            Loop("", carried, body, again, tuple(results), enter, fresh=fresh),
+            self._draft.names,
         )
+        nothing = Block(f"{described.label}_body", (), described.location)
+        self._regions.append(replace(described, body=described.body or (nothing,)))
 
     def _results(self, loop: NaturalLoop, order: list[str]) -> list[Result]:
         """New values for what is used after the loop."""
@@ -257,6 +266,9 @@ class Lowering:
             return
         if callee.startswith(ASSEMBLER):
             self._mark(it, callee.removeprefix(ASSEMBLER), reach)
+        elif callee == "llvm.trap":
+            place, what = self._builder.location, "an exception, or a trap, in what becomes hardware"
+            raise Unsupported(place, what, "let the testbench check it, or return a status")
         elif callee.startswith(("llvm.memcpy", "llvm.memmove", "llvm.memset")):
             self._accesses.copy(it, reach)
         elif is_call_of_stage(self._draft.module, it):

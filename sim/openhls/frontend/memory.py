@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import math
+
 from openhls.errors import Unsupported
 from openhls.frontend.addresses import Address, Index, Path, walk
 from openhls.frontend.context import Object
@@ -26,6 +28,7 @@ class Memory:
         self._context = draft.context
         self._builder = draft.builder
         self.arrays: dict[tuple[str, Path], Array] = {}
+        self._strides: dict[tuple[str, Path], tuple[int, ...]] = {}  # elements from one index of a level to the next
         self.stored: set[tuple[str, Path]] = set()
 
     # ---- arrays ----
@@ -36,10 +39,13 @@ class Memory:
         if key not in self.arrays:
             levels = array_levels(held.root, piece.key)
             lengths = [length for length, varying in levels if varying]
-            length = 1
-            for each in lengths:
-                length *= each
             partition, factor = self._partition(held, levels) if lengths else (Partition.COMPLETE, 1)
+            strides = [math.prod(lengths[number + 1 :]) for number in range(len(lengths))]
+            block = 0
+            if held.is_local and len(lengths) > 1 and partition in (Partition.BLOCK, Partition.CYCLIC):
+                strides, factor, block = _padded(lengths, partition)
+            length = lengths[0] * strides[0] if lengths else 1
+            self._strides[key] = tuple(strides)
             wish = "_".join([held.name, *choices(held.root, piece.key)])
             known = self._draft.reserved.get(wish) if base in self._draft.reserved else None
             name = known or self._draft.names.fresh(wish)
@@ -52,6 +58,7 @@ class Memory:
                 self._storage(held),
                 external=held.external and bool(lengths),
                 location=held.variables[0].location if held.variables else self._context.function.location,
+                block=block,
             )
         return self.arrays[key]
 
@@ -135,12 +142,12 @@ class Memory:
         parts = []
         for piece in self._pieces(held, address, of.size, location):
             array = self.array(address.base, held, piece)
-            value = self._load_piece(array, piece, predicate, hint)
+            value = self._load_piece((address.base, piece.key), array, piece, predicate, hint)
             parts.append(self._builder.make(Opcode.EXTRACT, 8 * piece.size, value, low=8 * piece.low))
         return self._low_bits(self._builder.make(Opcode.CONCAT, 8 * of.size, *reversed(parts), hint=hint), of.width)
 
-    def _load_piece(self, array: Array, piece: Piece, predicate: Operand, hint: str) -> Operand:
-        index = self._index(piece.indices, array.length)
+    def _load_piece(self, key: tuple[str, Path], array: Array, piece: Piece, predicate: Operand, hint: str) -> Operand:
+        index = self._index(piece.indices, array, self._strides[key])
         row = _row(array, piece)
         return self._builder.access(Opcode.LOAD, array.name, (index,), array.width, predicate, hint, row)
 
@@ -150,12 +157,12 @@ class Memory:
         if value.width < 8 * size:
             value = self._builder.make(Opcode.ZEXT, 8 * size, value)
         for piece in self._pieces(held, address, size, location):
-            array = self.array(address.base, held, piece)
+            key, array = (address.base, piece.key), self.array(address.base, held, piece)
             part = self._builder.make(Opcode.EXTRACT, 8 * piece.size, value, low=8 * piece.position)
             if piece.size != piece.leaf_size:
-                part = self._draft.merged(self._load_piece(array, piece, predicate, ""), part, 8 * piece.low)
+                part = self._draft.merged(self._load_piece(key, array, piece, predicate, ""), part, 8 * piece.low)
             self.stored.add((address.base, piece.key))
-            index = self._index(piece.indices, array.length)
+            index = self._index(piece.indices, array, self._strides[key])
             self._builder.access(Opcode.STORE, array.name, (index, part), 0, predicate, row=_row(array, piece))
 
     def _object(self, address: Address, location: Location) -> Object:
@@ -174,18 +181,16 @@ class Memory:
     def _low_bits(self, value: Operand, width: int) -> Operand:
         return self._builder.make(Opcode.EXTRACT, width, value)
 
-    def _index(self, indices: tuple[Index, ...], length: int) -> Operand:
+    def _index(self, indices: tuple[Index, ...], array: Array, strides: tuple[int, ...]) -> Operand:
         """The flat index. Unless its value shows that it needs no more, it has a bit more than the elements have
         numbers, so that a run finds indices beyond the array."""
-        least = max(1, (length - 1).bit_length())
-        index = self._flat(indices, length, least + 1)
+        least = max(1, (array.length - 1).bit_length())
+        index = self._flat(indices, strides, least + 1)
         return self._low_bits(index, least) if self._builder.zeros_above(index) else index
 
-    def _flat(self, indices: tuple[Index, ...], length: int, width: int) -> Operand:
+    def _flat(self, indices: tuple[Index, ...], strides: tuple[int, ...], width: int) -> Operand:
         total: Operand = Const(width, 0)
-        stride = length
-        for index in indices:
-            stride //= index.length
+        for index, stride in zip(indices, strides, strict=True):
             total = self._add(total, Const(width, index.constant * stride % (1 << width)))
             for value, factor in index.terms:
                 term = self._resized(self._draft.operand(value), width)
@@ -206,7 +211,7 @@ class Memory:
         """A load from a constant table: a constant, or an array that is never stored to."""
         name = address.base[1:]
         if name not in self._draft.module.tables:
-            advice = "keep to integers, arrays and structs of them, with constant initial values"
+            advice = "keep to integers, arrays and structs of them, with initial values that the source computes"
             raise Unsupported(location, f"the global or static variable {cpp_name(name)}", advice)
         data, root = self._draft.module.tables[name]
         if not address.terms:
@@ -219,7 +224,9 @@ class Memory:
             key = (address.base, piece.key)
             if key not in self.arrays:
                 self.arrays[key] = make_table(name, root, data, piece, self._draft.names, location)
-            value = self._load_piece(self.arrays[key], piece, predicate, hint)
+                lengths = [index.length for index in piece.indices]
+                self._strides[key] = tuple(math.prod(lengths[number + 1 :]) for number in range(len(lengths)))
+            value = self._load_piece(key, self.arrays[key], piece, predicate, hint)
             whole = self._builder.make(Opcode.ZEXT, 8 * piece.leaf_size, value)
             parts.append(self._builder.make(Opcode.EXTRACT, 8 * piece.size, whole, low=8 * piece.low))
         return self._builder.make(Opcode.CONCAT, 8 * of.size, *reversed(parts))
@@ -233,6 +240,19 @@ class Memory:
         """Sets the only element of a leaf that is not indexed."""
         self.stored.add((base, key))
         self._builder.access(Opcode.STORE, self.arrays[(base, key)].name, (Const(1, 0), value), 0, predicate)
+
+
+def _padded(lengths: list[int], partition: Partition) -> tuple[list[int], int, int]:
+    """Strides of the levels of an array whose banks are found without a division, how many banks it has, and how many
+    elements of a block are used (0: all). Rows that are blocks, and elements beside each other that are in different
+    banks, are as many as the next power of two."""
+    inner = math.prod(lengths[1:])
+    strides = [math.prod(lengths[number + 1 :]) for number in range(len(lengths))]
+    if partition is Partition.BLOCK:
+        strides[0] = 1 << (inner - 1).bit_length()
+        return strides, lengths[0], inner if strides[0] != inner else 0
+    banks = 1 << (lengths[-1] - 1).bit_length()
+    return [stride // lengths[-1] * banks for stride in strides[:-1]] + [1], banks, 0
 
 
 def _row(array: Array, piece: Piece) -> int | None:

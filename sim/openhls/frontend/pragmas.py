@@ -48,6 +48,26 @@ NUMBERS = frozenset(
         *("max_write_burst_length", "num_read_outstanding", "num_write_outstanding"),
     }
 )
+# The options and bare words that each kind may have.
+_KNOWN = """
+ARRAY_PARTITION: variable type complete block cyclic factor dim off
+ARRAY_RESHAPE: variable type complete block cyclic factor dim object off
+BIND_STORAGE: variable type impl latency
+DATAFLOW: disable_start_propagation
+DEPENDENCE: variable class pointer array type inter intra direction raw war waw distance dependent true false
+INLINE: off on recursive region self
+INTERFACE: mode port bundle name offset direct slave off depth latency clock register register_mode both forward reverse
+INTERFACE: storage_type storage_impl interrupt channel autorestart max_read_burst_length max_write_burst_length
+INTERFACE: num_read_outstanding num_write_outstanding max_widen_bitwidth axis s_axilite m_axi ap_none ap_stable ap_vld
+INTERFACE: ap_ack ap_ovld ap_hs ap_fifo ap_memory bram ap_ctrl_none ap_ctrl_hs ap_ctrl_chain
+LOOP_FLATTEN: off
+PIPELINE: ii off rewind style enable_flush
+STREAM: variable depth type fifo pipo shared unsync dim off
+UNROLL: factor region skip_exit_check off
+"""
+KNOWN: dict[str, set[str]] = {}
+for _line in _KNOWN.strip().splitlines():
+    KNOWN.setdefault(_line.partition(":")[0], set()).update(_line.partition(":")[2].split())
 WITH_EFFECT = frozenset({"INTERFACE", "STREAM"})  # without them the ports are others, or a stage waits for ever
 OF_LOOPS = frozenset({"PIPELINE", "UNROLL", "LOOP_TRIPCOUNT", "DEPENDENCE"})
 OF_VARIABLES = frozenset({"ARRAY_PARTITION", "ARRAY_RESHAPE", "BIND_STORAGE", "DEPENDENCE", "STREAM"})
@@ -133,3 +153,11 @@ def parse_pragma(text: str, location: Location) -> Pragma:
     options = {key.lower(): value for key, value in re.findall(r"(\w+)\s*=\s*([^\s,]+)", rest)}
     words = re.sub(r"\w+\s*=\s*[^\s,]+", " ", rest).replace(",", " ").split()
     return Pragma(kind.upper(), options, frozenset(word.lower() for word in words), location)
+
+
+def unknown_part(pragma: Pragma) -> str:
+    """An option or a word that a pragma of this kind does not have, or ""."""
+    known = KNOWN.get(pragma.kind)
+    if known is None:
+        return ""
+    return next((part for part in [*pragma.options, *sorted(pragma.words)] if part not in known), "")

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from openhls.builder import Builder
 from openhls.evaluate import folded
 from openhls.frontend.wiring import Segment, Segments, aligned, bit_runs, cut, joined, runs
 from openhls.ir import FALSE, PREDICATED, TRUE, Const, Opcode, Operand, Operation, Value
-from openhls.passes.builder import Builder
 
 
 class Simplifier(Builder):

@@ -8,8 +8,7 @@ calls must not be inlined. Everything else is kept aside in `Notes`.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from openhls.errors import OpenHlsError, Unsupported
@@ -31,14 +30,11 @@ from openhls.frontend.pragmas import (
     Pragma,
     VariableNote,
     parse_pragma,
+    unknown_part,
 )
+from openhls.frontend.stage_calls import StageCalls
+from openhls.frontend.syntax import Syntax
 from openhls.ir import Location
-
-
-def blank_literals(text: str) -> str:
-    """The text with the contents of string and character literals replaced, so that braces in them do not count."""
-    pattern = r'"(?:[^"\\\n]|\\.)*"|(?<![\w])\'(?:[^\'\\\n]|\\.)*\''
-    return re.sub(pattern, lambda match: match.group(0)[0] + "_" * (len(match.group(0)) - 2) + match.group(0)[-1], text)
 
 
 @dataclass
@@ -70,20 +66,21 @@ class Source:
         unrolled: frozenset[tuple[str, int]] = frozenset(),
     ) -> None:
         self._source = source
+        self._syntax = syntax = Syntax(source)
+        self._masked, self._closing = syntax.masked, syntax.closing
+        self._stages = StageCalls(self._syntax)
         self._unrolled = unrolled
         self._constants = Constants(source, macros)
-        self._masked = blank_literals(source)
         self._places = Places(source)
         self._edits: list[tuple[int, int, str]] = []
-        self._closing = self._match_brackets()
         self._loops = self._find_loops()
         self.notes = Notes(files=self._places.files())
-        self._opening = sorted(start for start in self._closing if self._masked[start] == "{")
         self._replace_memory_calls()
+        self._cut_exceptions()
         self._read_pragmas()
         for directive in directives:
             self._apply(directive)
-        for head, _ in self._definitions(top) if top else ():
+        for head, _ in self._syntax.definitions(top) if top else ():
             self._note_bounds(head)
         for loop in self._loops:
             self._mark_loop(loop)
@@ -96,18 +93,6 @@ class Source:
             position = end
         return "".join([*pieces, self._source[position:]])
 
-    def _match_brackets(self) -> dict[int, int]:
-        """Offset of each opening bracket: that of the closing one."""
-        closing: dict[int, int] = {}
-        stack: list[tuple[str, int]] = []
-        for match in re.finditer(r"^#.*$|[(){}]", self._masked, re.MULTILINE):
-            character = match.group(0)
-            if character in "({":
-                stack.append((character, match.start()))
-            elif character in ")}" and stack:
-                closing[stack.pop()[1]] = match.start()
-        return closing
-
     def _find_loops(self) -> list[_Loop]:
         loops: list[_Loop] = []
         ends_of_do: set[int] = set()
@@ -115,29 +100,24 @@ class Source:
             keyword, start = match.group(1), match.start()
             if keyword is None or self._places.is_system(start) or start in ends_of_do:
                 continue
-            after = self._skip_space(match.end())
+            after = self._syntax.skip_space(match.end())
             if keyword == "do":
                 if self._masked[after] != "{":
                     raise Unsupported(
                         self._places.location(start), "a do loop without braces", "put its body in braces"
                     )
-                ends_of_do.add(self._skip_space(self._closing[after] + 1))
+                ends_of_do.add(self._syntax.skip_space(self._closing[after] + 1))
                 body = after
             else:
-                body = self._skip_space(self._closing[after] + 1)
+                body = self._syntax.skip_space(self._closing[after] + 1)
             label = re.search(r"(\w+)\s*:\s*(?:#[^\n]*\n\s*)*$", self._masked[max(0, start - 400) : start])
             name = label.group(1) if label and label.group(1) not in ("default", "public", "private") else ""
             # A body without braces begins behind the condition: a pragma may stand before its statement.
             braced = self._masked[body] == "{"
             first = body if braced else self._closing[after] + 1
-            last = self._closing[body] if braced else self._end_of_statement(body, len(self._masked))
+            last = self._closing[body] if braced else self._syntax.end_of_statement(body, len(self._masked))
             loops.append(_Loop(start, name, first, last))
         return loops
-
-    def _skip_space(self, offset: int) -> int:
-        match = re.compile(r"(?:\s|^#[^\n]*\n)*", re.MULTILINE).match(self._masked, offset)
-        assert match is not None
-        return match.end()
 
     def _read_pragmas(self) -> None:
         for match in re.finditer(r"^[ \t]*#pragma[ \t]+HLS[ \t]+(.*)$", self._source, re.MULTILINE | re.IGNORECASE):
@@ -150,6 +130,11 @@ class Source:
         """Notes a pragma that stands at `offset`; returns its kind."""
         pragma = self._with_numbers(parse_pragma(text, self._places.location(offset)))
         scope = self._scope_of(offset, pragma)
+        if part := unknown_part(pragma):
+            said = f"{pragma.kind} with {part}, which is not known"
+            if pragma.kind in WITH_EFFECT:
+                raise Unsupported(pragma.location, said, "correct its name, or leave it out")
+            self.notes.warn(pragma.location, f"{said}: it has no effect")
         if pragma.kind in OF_VARIABLES:
             self._check_variable(pragma)
         if pragma.kind in OF_LOOPS:
@@ -178,20 +163,19 @@ class Source:
                 name = "openhls::copy_memory" if match.group(1) == "cpy" else "openhls::set_memory"
                 self._edits.append((match.start(), match.end(), name))
 
-    # ---- directives, and the head of the top ----
+    def _cut_exceptions(self) -> None:
+        """A `throw` is a trap. Where code that throws becomes hardware, the trap is refused (lowering.py)."""
+        for match in re.finditer(r"^#.*$|\bthrow\b(\s*;)?(?!\s*\(\s*\))", self._masked, re.MULTILINE):
+            if not match.group().startswith("#") and not self._places.is_system(match.start()):
+                trap = "__builtin_trap();" if match.group(1) else "__builtin_trap(),"
+                self._edits.append((match.start(), match.end(), trap))
 
-    def _definitions(self, name: str) -> Iterator[tuple[int, int]]:
-        """The opening parenthesis of the parameters and the brace of the body of each definition of a function."""
-        for match in re.finditer(rf"(?<![\w.>])(?:\w+::)*{re.escape(name)}\s*\(", self._masked):
-            first = match.end() - 1
-            brace = self._skip_space(self._closing[first] + 1) if first in self._closing else len(self._masked)
-            if self._masked[brace : brace + 1] == "{":
-                yield first, brace
+    # ---- directives, and the head of the top ----
 
     def _apply(self, directive: Directive) -> None:
         function, _, label = directive.place.partition("/")
         found = False
-        for _, brace in self._definitions(function.rpartition("::")[2]):
+        for _, brace in self._syntax.definitions(function.rpartition("::")[2]):
             inside = (loop for loop in self._loops if brace < loop.keyword < self._closing[brace])
             # A body without braces begins behind the condition, which is inside the loop, too.
             offsets = [loop.first + 1 for loop in inside if loop.label == label] if label else [brace + 1]
@@ -218,10 +202,10 @@ class Source:
         return replace(pragma, options=pragma.options | known) if known else pragma
 
     def _scope_of(self, offset: int, pragma: Pragma) -> int:
-        for start in reversed(self._opening[: bisect_right(self._opening, offset)]):
-            if self._closing[start] > offset:
-                return start
-        raise Unsupported(pragma.location, f"{pragma.kind} outside a function", "move it into the scope it governs")
+        scope = self._syntax.scope_around(offset)
+        if scope < 0:
+            raise Unsupported(pragma.location, f"{pragma.kind} outside a function", "move it into the scope it governs")
+        return scope
 
     def _note_of_loop(self, pragma: Pragma, offset: int, scope: int) -> None:
         """A pragma belongs to the innermost loop around it, or to the function."""
@@ -276,7 +260,7 @@ class Source:
 
     def _of_function(self, pragma: Pragma, scope: int) -> FunctionNote:
         before = max(self._masked.rfind(end, 0, scope) for end in ";}")
-        head = self._places.location(self._skip_space(before + 1)).line
+        head = self._places.location(self._syntax.skip_space(before + 1)).line
         return FunctionNote(pragma, head, self._places.location(scope).line)
 
     def _mark_loop(self, loop: _Loop) -> None:
@@ -297,47 +281,11 @@ class Source:
         return f'# {location.line} "{location.file}"\n' + " " * (self._places.column(offset) - 1)
 
     def _mark_dataflow(self, scope: int) -> None:
-        """Forbids inlining of the calls that are statements of the scope, and marks its end."""
-        end = self._closing[scope]
-        position, last = scope + 1, end
-        while (start := self._skip_space(position)) < end:
-            stop = self._end_of_statement(start, end)
-            if self._masked.startswith("return", start):
-                last = start
-                break
-            if self._is_call(start, stop):
-                self._edits.append((start, start, f"[[clang::noinline]]\n{self._margin(start)}"))
-                self.notes.stages.add((self._places.location(start).line, self._places.column(start)))
-            position = stop + 1
+        """Forbids inlining of the stages of a region, and marks its end."""
+        for start in self._stages.of_region(scope):
+            self._edits.append((start, start, f"[[clang::noinline]]\n{self._margin(start)}"))
+            self.notes.stages.add((self._places.location(start).line, self._places.column(start)))
+        statements = self._syntax.statements(scope)
+        returns = (start for start, _ in statements if self._masked.startswith("return", start))
+        last = next(returns, self._closing[scope])
         self._edits.append((last, last, f'asm volatile("{END_DATAFLOW}"); '))
-
-    def _end_of_statement(self, start: int, end: int) -> int:
-        offset = start
-        while offset < end:
-            character = self._masked[offset]
-            if character == "(" or character == "{":
-                offset = self._closing[offset]
-                if character == "{":
-                    return offset
-            elif character == ";":
-                return offset
-            offset += 1
-        return end
-
-    def _is_call(self, start: int, stop: int) -> bool:
-        """True if a statement is `f(...)`, `a::f<...>(...)` or `(f<...>)(...)`, not a declaration."""
-        statement = re.sub(r"^#[^\n]*$", "", self._masked[start:stop], flags=re.MULTILINE).strip()
-        head = re.match(r"(?:::)?\w+(?:::\w+)*\s*", statement)
-        if statement.startswith("("):
-            return True
-        if head is None or head.group(0).strip() in ("if", "for", "while", "do", "switch", "return", "asm"):
-            return False
-        rest = statement[head.end() :]
-        if rest.startswith("<"):
-            depth = 0
-            for index, character in enumerate(rest):
-                depth += (character == "<") - (character == ">")
-                if depth == 0:
-                    rest = rest[index + 1 :].lstrip()
-                    break
-        return rest.startswith("(")

@@ -19,7 +19,7 @@ from openhls.frontend.llvm.module import Instruction
 from openhls.frontend.memory import Memory
 from openhls.frontend.types import Int, Pointer
 from openhls.ir import FALSE, TRUE, Const, Direction, Fifo, Life, Location, Opcode, Operand, Stream
-from openhls.passes.queues import Queue
+from openhls.lowered import Queue
 
 _INDEX_BITS = 16  # of the number of a stream
 _DEPTH = 2  # of a FIFO whose depth the C++ does not say

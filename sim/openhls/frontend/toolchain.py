@@ -18,6 +18,7 @@ from pathlib import Path
 
 from openhls import store
 from openhls.errors import OpenHlsError
+from openhls.frontend.diagnostics import WrongCpp, switches, wrong_cpp
 from openhls.frontend.directives import Directive
 from openhls.frontend.pragmas import Notes
 from openhls.frontend.source import Source
@@ -67,8 +68,14 @@ def _run(command: list[str], given: str | None = None) -> str:
         raise OpenHlsError(f"{command[0]} is not on the PATH; install clang-19 and llvm-19")
     done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise OpenHlsError(f"{command[0]} failed:\n{done.stderr.strip()}")
+        raise wrong_cpp(command[0], done.stderr, is_users)
     return done.stdout
+
+
+def is_users(file: str) -> bool:
+    """True if a file is no header of the system or of openhls, by its path."""
+    path = Path(file)
+    return SHIM not in path.parents and not file.startswith(("/usr/include/", "/usr/lib/", "<"))
 
 
 def _symbol(text: str, top: str) -> str:
@@ -105,7 +112,7 @@ def compile_source(
     """Several sources are one translation unit, in their order. `unrolled`: files and lines of loops that are unrolled
     if they have no pragmas.
 
-    Raises Unsupported for a pragma outside the subset, OpenHlsError with clang's words for wrong C++.
+    Raises Unsupported for a pragma outside the subset, WrongCpp for wrong C++.
     """
     # Absolute paths, so that pragmas and debug information call a file by one name.
     paths = [f"-I{SHIM}", f"-I{COMMON}", *(f"-I{include.resolve()}" for include in includes)]
@@ -128,6 +135,16 @@ def compile_source(
     return Compiled(optimised, symbol, rewriter.notes)
 
 
+def missing_switches(sources: Sequence[Path], includes: tuple[Path, ...], defines: tuple[str, ...]) -> list[str]:
+    """Macros that the sources and their headers ask for to tell hardware from software, and that nobody defines."""
+    paths = [f"-I{SHIM}", f"-I{COMMON}", *(f"-I{include.resolve()}" for include in includes)]
+    flags = [*_CLANG_FLAGS, *paths, *(f"-D{each}" for each in defines), "-x", "c++", "-MM", "-MG"]
+    done = subprocess.run([CLANG, *flags, *map(str, sources)], capture_output=True, text=True, check=False)
+    names = done.stdout.replace("\\\n", " ").split() if done.returncode == 0 else [str(each) for each in sources]
+    files = [Path(name) for name in dict.fromkeys(names) if is_users(str(Path(name).resolve()))]
+    return switches((path for path in files if path.is_file()), defines)
+
+
 _FOLDER = "/openhls-folder-of-the-source"
 
 
@@ -141,8 +158,8 @@ def _optimised(text: str, top: str, stages: set[tuple[int, int]], folder: str) -
     def make(place: Path) -> None:
         try:
             ir, symbol = _optimise(text, top, stages)
-        except OpenHlsError as error:
-            raise OpenHlsError(str(error).replace(_FOLDER, folder)) from None
+        except WrongCpp as error:
+            raise WrongCpp(str(error).replace(_FOLDER, folder), error.details.replace(_FOLDER, folder)) from None
         (place / "ir").write_text(ir)
         (place / "symbol").write_text(symbol)
 

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from openhls import store
-from openhls.backend import simulate
-from openhls.backend.cosim import link_reference, parse_choice, reference_text
-from openhls.backend.design import Design, write_design
-from openhls.backend.driver import main_text
+from openhls.cosim import link_reference, parse_choice, reference_text, simulate
+from openhls.cosim.driver import main_text
+from openhls.emit.design import Design
 from openhls.errors import OpenHlsError, Unsupported
-from openhls.frontend.compile import compile_program
 from openhls.fuzz.generate import CHOICES, ELEMENTS
+from openhls.pipeline import compile_program, write_design
 
 QUICK = ("-O0",)  # to compile takes longer than to run
 

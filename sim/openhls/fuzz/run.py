@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from openhls.backend.cosim import compile_reference
+from openhls.cosim import compile_reference
 from openhls.errors import OpenHlsError
 from openhls.fuzz.batch import Verdict, run_batch
 from openhls.fuzz.generate import random_program, top_name

@@ -27,10 +27,11 @@ from openhls.ir import (
     Stream,
     Value,
 )
+from openhls.lowered import Lowered
 from openhls.names import Names
 from openhls.passes.runs import Runs
 from openhls.passes.slopes import NotEven
-from openhls.passes.wrapping import Wrapping
+from openhls.wrapping import Wrapping
 
 SUFFIXES = {Opcode.LOAD: ("ar", "r"), Opcode.STORE: ("aw", "w")}
 DIRECTIONS = {"ar": Direction.WRITE, "r": Direction.READ, "aw": Direction.WRITE, "w": Direction.WRITE}
@@ -45,6 +46,12 @@ def memory_stream(pointer: str, suffix: str, width: int, location: Location) -> 
     """A stream of a memory port; `width` is that of an element."""
     bits = {"r": width, "w": width, ANSWER: 1}.get(suffix, REQUEST_WIDTH)
     return Stream(f"{pointer}_{suffix}", bits, DIRECTIONS.get(suffix, Direction.READ), location)
+
+
+def with_requests(lowered: Lowered) -> Lowered:
+    """The process with requests and words on streams for what it accesses in memory."""
+    bursts = Bursts(lowered.names, lowered.pointers, lowered.wrapping, dict(lowered.widths))
+    return replace(lowered, process=bursts.rewrite(lowered.process))
 
 
 class Bursts:

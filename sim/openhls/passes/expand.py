@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from openhls.builder import Builder
 from openhls.ir import COUNTS, TRUE, Block, Const, Loop, Opcode, Operand, Operation, Process, Region
-from openhls.passes.builder import Builder
 
 DIVISIONS = frozenset({Opcode.UDIV, Opcode.UREM, Opcode.SDIV, Opcode.SREM})
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import count
 
+from openhls.builder import Builder
 from openhls.ir import (
     FALSE,
     PREDICATED,
@@ -34,7 +35,6 @@ from openhls.ir import (
     definitions_of,
 )
 from openhls.passes.balance import balance
-from openhls.passes.builder import Builder
 from openhls.passes.look_ahead import Copy, cone_of, look_ahead
 
 

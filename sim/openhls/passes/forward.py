@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import count
 
+from openhls.builder import Builder
 from openhls.ir import FALSE, TRUE, Block, Carried, Const, Dependence, Loop, Opcode, Operand, Operation, Value
-from openhls.passes.builder import Builder
 
 Stored = tuple[Operand, Operand, Operand]  # condition, index, element
 

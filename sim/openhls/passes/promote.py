@@ -2,13 +2,14 @@
 """Turns arrays into values: scalars that clang left in memory, and arrays that are partitioned into registers.
 
 A load with an index that varies becomes a multiplexer, a store a select per element, so that such an array takes part
-in the schedule like any other value.
+in the schedule like any other value. Numbers behind references come in and go out as values.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from openhls.builder import Builder
 from openhls.ir import (
     TRUE,
     Array,
@@ -25,11 +26,50 @@ from openhls.ir import (
     Value,
     operations_of,
 )
+from openhls.lowered import Lowered
 from openhls.names import Names
-from openhls.passes.builder import Builder
 
 State = dict[str, Operand]
-MOST_ELEMENTS = 64  # of an array that becomes values
+
+
+def promote(lowered: Lowered) -> Lowered:
+    """The process without the arrays `values`: what it is given comes in as arguments, what it leaves are outputs."""
+    process, names = lowered.process, lowered.names
+    builder = Builder(names.fresh)
+    builder.location = process.location
+    state: State = {slot: Const(array.width, 0) for array in lowered.values for slot in slots(array)}
+    widths = {array.name: array.width for array in lowered.values}
+    for given in lowered.given:
+        state[f"{given.array}_0"] = builder.extended(given.value, widths[given.array], given.is_signed)
+    entry = _block(lowered, builder, "entry")
+    promotion = Promotion(names, list(lowered.values), state)
+    body = (*entry, *promotion.regions(process.body))
+    outputs = [
+        (given.output, builder.extract(promotion.state[f"{given.array}_0"], 0, given.value.width))
+        for given in lowered.given
+        if given.output
+    ]
+    body = (*body, *_block(lowered, builder, "exit"))
+    if lowered.result is not None:
+        outputs.append(("result", promotion.value(lowered.result)))
+    scalars = (*process.scalars, *(given.value for given in lowered.given))
+    gone = {array.name for array in lowered.values}
+    variables = {name: name for array in lowered.values for name in (array.name, *slots(array))}
+    process = replace(
+        process,
+        scalars=scalars,
+        arrays=tuple(array for array in process.arrays if array.name not in gone),
+        body=body,
+        outputs=tuple(outputs),
+        variables={**(process.variables or {}), **variables, **{value.name: value.name for value in scalars}},
+    )
+    return replace(lowered, process=process, values=(), given=(), result=None)
+
+
+def _block(lowered: Lowered, builder: Builder, label: str) -> list[Region]:
+    """What the builder holds, if it is anything."""
+    operations = builder.take()
+    return [Block(lowered.names.fresh(label), operations, builder.location)] if operations else []
 
 
 def slots(array: Array) -> list[str]:

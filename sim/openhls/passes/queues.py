@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from openhls.builder import Builder
 from openhls.errors import Unsupported
 from openhls.ir import (
     FALSE,
@@ -22,7 +23,6 @@ from openhls.ir import (
     Array,
     Block,
     Const,
-    Location,
     Loop,
     Opcode,
     Operand,
@@ -32,25 +32,12 @@ from openhls.ir import (
     Value,
     operations_of,
 )
+from openhls.lowered import Lowered, Queue
 from openhls.names import Names
-from openhls.passes.builder import Builder
 
 MOST_WORDS = 4096  # of a queue without a depth of its own
 _MOST_BITS = 1024  # of a queue in registers
 _MOST_REGISTERS = 8
-
-
-@dataclass(frozen=True)
-class Queue:
-    """A stream that the C++ calls `variable`. `depth` is what the C++ says, if it says any. A static one lives as long
-    as the program."""
-
-    name: str
-    variable: str
-    width: int
-    depth: int | None
-    location: Location
-    is_static: bool = False
 
 
 # ---- how many words a queue can hold ----
@@ -330,3 +317,11 @@ class Queues:
         self._builder.operations.append(
             Operation(Opcode.STORE, None, (place, value), self._builder.location, predicate, array.name)
         )
+
+
+def without_queues(lowered: Lowered) -> Lowered:
+    """The process with its queues in arrays. Raises Unsupported for one whose size is not known."""
+    queues = Queues(lowered.names, list(lowered.queues), lowered.process.body)
+    body = tuple(queues.run(lowered.process.body))
+    process = replace(lowered.process, body=body, arrays=(*lowered.process.arrays, *queues.values, *queues.memories))
+    return replace(lowered, process=process, queues=(), values=(*lowered.values, *queues.values))

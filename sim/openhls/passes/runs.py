@@ -10,6 +10,7 @@ fewer than 2**32 iterations.
 
 from __future__ import annotations
 
+from openhls.builder import Builder
 from openhls.ir import (
     FALSE,
     REQUEST_WIDTH,
@@ -22,9 +23,8 @@ from openhls.ir import (
     Value,
 )
 from openhls.names import Names
-from openhls.passes.builder import Builder
 from openhls.passes.slopes import VARIES, NotEven, Slopes
-from openhls.passes.wrapping import Wrapping
+from openhls.wrapping import Wrapping
 
 COUNT_BITS = 32
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from openhls.backend.storage import Kind, Storage, storage_of
+from openhls.analysis.storage import Kind, Storage, storage_of
 from openhls.ir import (
     Array,
     Block,

@@ -26,9 +26,18 @@ from openhls.ir import (
     definitions_of,
     operations_of,
 )
+from openhls.lowered import Lowered
 from openhls.passes.tidy import tidy
 
 _ADVICE = "access every element once, from the first on, in one loop of its own, or make it ap_memory or m_axi"
+
+
+def with_streams(lowered: Lowered) -> Lowered:
+    """The process with each of the pointers `sequences` as a stream. Raises Unsupported where one is not in order."""
+    process, counts = lowered.process, {}
+    for name, element in sorted(lowered.sequences.items()):
+        process, counts[name] = as_stream(process, name, element)
+    return replace(lowered, process=process, sequences={}, counts=counts)
 
 
 def as_stream(process: Process, name: str, element: int) -> tuple[Process, int]:

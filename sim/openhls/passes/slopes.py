@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from openhls.ir import Block, Const, Loop, Opcode, Operand, Operation, Value, signed
-from openhls.passes.wrapping import Wrapping
+from openhls.wrapping import Wrapping
 
 VARIES = "varies"  # a slope that is the same in every iteration, but no constant
 Slope = int | str

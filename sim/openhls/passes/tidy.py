@@ -21,6 +21,7 @@ from openhls.ir import (
     operations_of,
     walk,
 )
+from openhls.lowered import Lowered
 
 _KEPT = frozenset({Opcode.READ, Opcode.WRITE, Opcode.STORE})
 
@@ -37,6 +38,14 @@ def tidy(process: Process) -> Process:
         if simpler == process:
             return process
         process = simpler
+
+
+def without_unused_arguments(lowered: Lowered) -> Lowered:
+    """Numbers stay even if they are not used; a pointer without accesses is no port."""
+    process = lowered.process
+    live = live_values(process)
+    kept = tuple(value for value in process.scalars if value in live or value.name in lowered.numbers)
+    return replace(lowered, process=replace(process, scalars=kept))
 
 
 def _lent(process: Process) -> set[str]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from openhls.backend.exclusive import exclusive
-from openhls.backend.storage import Kind, Storage, storage_of
+from openhls.analysis.exclusive import exclusive
+from openhls.analysis.storage import Kind, Storage, storage_of
 from openhls.ir import (
     ARRAY_ACCESSES,
     Block,

@@ -51,7 +51,7 @@ class Attention(MemoryJobScoreboard):
     def variables(self, case: Case, job: Job, outcome: Outcome | None = None) -> dict[str, int]:
         """`digits` is the most possible, because the passes of the radix select cannot be seen from outside."""
         fields = get_job(case["memory"], case["job"])
-        tokens = {"tokens": int(fields["tokens"]), "tail": int(fields["tail_tokens"])}
+        tokens = {"tokens": int(fields["tokens"]), "inline": int(fields["inline_tokens"])}
         names = {"mode": "mode", "d": "head_dim", "r": "r", "k_top": "k_top"}
         rest = {name: int(fields[place]) for name, place in names.items()}
         digits = 2 if fields["mode"] == Mode.SPARF_ROWS else 4
@@ -60,7 +60,7 @@ class Attention(MemoryJobScoreboard):
     def declare(self, coverage: Coverage) -> None:
         coverage.declare("mode", (mode.name for mode in Mode if mode in self.modes))
         coverage.declare("tokens", ("none", *(f"up to {size}" for size in _SIZES), "more"))
-        coverage.declare("inputs", ("plain", "mask", "tail", "mask, tail"))
+        coverage.declare("inputs", ("plain", "mask", "inline", "mask, inline"))
         coverage.declare("head dimension", attention.ODD_HEAD_DIMS if self.group == 1 else ())
         coverage.declare("head dimension", (64, 128))
         refusals = (status.name for status in _REFUSALS if not self.exact or status not in _SPARF_REFUSALS)
@@ -79,7 +79,7 @@ class Attention(MemoryJobScoreboard):
         tokens = int(fields["tokens"])
         size = next((f"up to {size}" for size in _SIZES if tokens <= size), "more")
         coverage.hit("tokens", size if tokens else "none")
-        parts = {"mask": fields["valid"], "tail": fields["tail_tokens"]}
+        parts = {"mask": fields["valid"], "inline": fields["inline_tokens"]}
         coverage.hit("inputs", ", ".join(name for name, used in parts.items() if used) or "plain")
         coverage.count("head dimension", str(fields["head_dim"]), 1)
 

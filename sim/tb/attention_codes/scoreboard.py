@@ -46,13 +46,13 @@ class AttentionCodes(MemoryJobScoreboard):
 
     def variables(self, case: Case, job: Job, outcome: Outcome | None = None) -> dict[str, int]:
         fields = get_job(case["memory"], case["job"])
-        names = {"mode": "mode", "d": "head_dim", "tokens": "tokens", "tail": "tail_tokens"}
+        names = {"mode": "mode", "d": "head_dim", "tokens": "tokens", "inline": "inline_tokens"}
         return {**{name: int(fields[place]) for name, place in names.items()}, "g": self.group, "bits": self.bits}
 
     def declare(self, coverage: Coverage) -> None:
         coverage.declare("mode", (mode.name for mode in attention_codes.MODES))
         coverage.declare("tokens", ("none", *(f"up to {size}" for size in _SIZES), "more"))
-        coverage.declare("inputs", ("plain", "mask", "tail", "mask, tail"))
+        coverage.declare("inputs", ("plain", "mask", "inline", "mask, inline"))
         coverage.declare("head dimension", attention_codes.HEAD_DIMS[self.bits])
         coverage.declare("status", ("OK", "NON_FINITE", "EMPTY", *(status.name for status in _REFUSALS)))
 
@@ -69,7 +69,7 @@ class AttentionCodes(MemoryJobScoreboard):
         tokens = int(fields["tokens"])
         size = next((f"up to {size}" for size in _SIZES if tokens <= size), "more")
         coverage.hit("tokens", size if tokens else "none")
-        parts = {"mask": fields["valid"], "tail": fields["tail_tokens"]}
+        parts = {"mask": fields["valid"], "inline": fields["inline_tokens"]}
         coverage.hit("inputs", ", ".join(name for name, used in parts.items() if used) or "plain")
         coverage.count("head dimension", str(fields["head_dim"]), 1)
 

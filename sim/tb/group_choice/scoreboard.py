@@ -47,12 +47,12 @@ class GroupChoice(MemoryJobScoreboard):
     def variables(self, case: Case, job: Job, outcome: Outcome | None = None) -> dict[str, int]:
         fields = get_job(case["memory"], case["job"])
         tokens, unit = int(fields["tokens"]), int(fields["unit"])
-        sizes = {"tokens": tokens, "tail": int(fields["tail_tokens"]), "units": -(-tokens // unit)}
+        sizes = {"tokens": tokens, "inline": int(fields["inline_tokens"]), "units": -(-tokens // unit)}
         return {**sizes, "d": int(fields["head_dim"]), "g": self.group}
 
     def declare(self, coverage: Coverage) -> None:
         coverage.declare("tokens", (*(f"up to {size}" for size in _SIZES), "more"))
-        coverage.declare("inputs", ("plain", "mask", "tail", "mask, tail"))
+        coverage.declare("inputs", ("plain", "mask", "inline", "mask, inline"))
         coverage.declare("head dimension", CHOICE_HEAD_DIMS)
         coverage.declare("unit", UNIT_TOKENS)
         coverage.declare("status", ("OK", "NON_FINITE", "EMPTY", *(status.name for status in _REFUSALS)))
@@ -68,7 +68,7 @@ class GroupChoice(MemoryJobScoreboard):
         fields = get_job(case["memory"], case["job"])
         tokens = int(fields["tokens"])
         coverage.hit("tokens", next((f"up to {size}" for size in _SIZES if tokens <= size), "more"))
-        parts = {"mask": fields["valid"], "tail": fields["tail_tokens"]}
+        parts = {"mask": fields["valid"], "inline": fields["inline_tokens"]}
         coverage.hit("inputs", ", ".join(name for name, used in parts.items() if used) or "plain")
         coverage.count("head dimension", str(fields["head_dim"]), 1)
         coverage.count("unit", str(fields["unit"]), 1)

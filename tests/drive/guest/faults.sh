@@ -2,7 +2,7 @@
 # from the test, which arms a fault when it is asked to.
 nvme connect -t tcp -a 10.0.2.2 -s "$PORT" -n "$NQN" --hostnqn="$HOSTNQN" -i 1 --hdr-digest --data-digest \
   --reconnect-delay=1 --ctrl-loss-tmo=60 --keep-alive-tmo=30 || say "error: connect"
-i=0; while [ ! -e /dev/nvme0n1 ] && [ $i -lt 100 ]; do sleep 0.1; i=$((i + 1)); done
+i=0; while [ ! -e /dev/nvme0n1 ] && [ $i -lt 3000 ]; do sleep 0.1; i=$((i + 1)); done
 dd if=/dev/urandom of=/tmp/written bs=4k count=16 2>/dev/null
 dd if=/tmp/written of=/dev/nvme0n1 bs=64k conv=fsync 2>/dev/null || say "error: write"
 

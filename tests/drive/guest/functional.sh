@@ -6,7 +6,7 @@ nvme discover -t tcp -a 10.0.2.2 -s "$PORT" --hostnqn="$HOSTNQN" >/tmp/discovery
 say "discovered $(grep -c '^subnqn: *'"$NQN" /tmp/discovery)"
 nvme connect -t tcp -a 10.0.2.2 -s "$PORT" -n "$NQN" --hostnqn="$HOSTNQN" -i 2 --hdr-digest --data-digest \
   --keep-alive-tmo=30 || say "error: connect"
-wait_for() { i=0; while [ ! -e "$1" ] && [ $i -lt 100 ]; do sleep 0.1; i=$((i + 1)); done; }
+wait_for() { i=0; while [ ! -e "$1" ] && [ $i -lt 3000 ]; do sleep 0.1; i=$((i + 1)); done; }
 wait_for /dev/nvme0n1
 wait_for /dev/ng0n4
 say "devices $(cd /dev && ls -d nvme0n* ng0n* | tr '\n' ' ')"
@@ -36,7 +36,7 @@ nvme io-passthru /dev/ng0n3 $FETCH --read --raw-binary >/dev/null 2>&1 || say "a
 nvme get-log /dev/nvme0 --log-id=0xc0 --log-len=512 --raw-binary | data statistics
 nvme admin-passthru /dev/nvme0 --opcode=0xf5 >/dev/null 2>&1 || say "unknown opcode refused"
 nvme reset /dev/nvme0 || say "error: reset"
-i=0; while [ "$(cat /sys/class/nvme/nvme0/state)" != live ] && [ $i -lt 100 ]; do sleep 0.1; i=$((i + 1)); done
+i=0; while [ "$(cat /sys/class/nvme/nvme0/state)" != live ] && [ $i -lt 3000 ]; do sleep 0.1; i=$((i + 1)); done
 say "state $(cat /sys/class/nvme/nvme0/state)"
 dd if=/dev/nvme0n1 of=/tmp/read bs=64k count=4 iflag=direct 2>/dev/null || say "error: read after reset"
 cmp /tmp/written /tmp/read && say "blocks same after reset"

@@ -6,7 +6,7 @@ for folder in proc sys dev; do mount -o bind "/$folder" "/machine/$folder" || sa
 mount -t tmpfs tmpfs /machine/run || say "error: run" # not /tmp, where this project may be
 nvme connect -t tcp -a 10.0.2.2 -s "$PORT" -n "$NQN" --hostnqn="$HOSTNQN" -i 2 --keep-alive-tmo=60 ||
   say "error: connect"
-i=0; while [ ! -e /dev/ng0n3 ] && [ $i -lt 100 ]; do sleep 0.1; i=$((i + 1)); done
+i=0; while [ ! -e /dev/ng0n3 ] && [ $i -lt 3000 ]; do sleep 0.1; i=$((i + 1)); done
 HOME=/run TMPDIR=/run chroot /machine "$PYTHON" "$PROGRAM" nvme:/dev/ng0n3 emulator >/tmp/tokens || say "error: the program ended with $?"
 say "tokens $(tail -n 1 /tmp/tokens)"
 nvme disconnect -n "$NQN" >/dev/null || say "error: disconnect"

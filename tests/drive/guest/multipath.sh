@@ -4,7 +4,7 @@ for port in "$PORT" "$SECOND"; do
   nvme connect -t tcp -a 10.0.2.2 -s "$port" -n "$NQN" --hostnqn="$HOSTNQN" -i 1 \
     --reconnect-delay=1 --ctrl-loss-tmo=120 --keep-alive-tmo=30 || say "error: connect to $port"
 done
-wait_for() { i=0; while ! eval "$1" && [ $i -lt 300 ]; do sleep 0.1; i=$((i + 1)); done; }
+wait_for() { i=0; while ! eval "$1" && [ $i -lt 3000 ]; do sleep 0.1; i=$((i + 1)); done; }
 paths() { ls -d /sys/class/nvme/nvme*/nvme*c*n1 2>/dev/null | wc -l; }
 wait_for '[ -e /dev/nvme0n1 ] && [ "$(paths)" = 2 ]'
 say "native $(cat /sys/module/nvme_core/parameters/multipath)"

@@ -1,6 +1,6 @@
 # Runs in the guest (scripts/guest/init.sh): what stock nvme-cli says of the drive; the test compares it with expected/.
 nvme connect -t tcp -a 10.0.2.2 -s "$PORT" -n "$NQN" --hostnqn="$HOSTNQN" -i 1 --keep-alive-tmo=30 || say "error: connect"
-i=0; while [ ! -e /dev/nvme0n1 ] && [ $i -lt 100 ]; do sleep 0.1; i=$((i + 1)); done
+i=0; while [ ! -e /dev/nvme0n1 ] && [ $i -lt 3000 ]; do sleep 0.1; i=$((i + 1)); done
 text() { name=$1; shift; say "text $name $("$@" 2>&1 | base64 | tr -d '\n')"; }
 
 dd if=/dev/urandom of=/tmp/blocks bs=4k count=8 2>/dev/null
@@ -28,7 +28,7 @@ text sanitize-log nvme sanitize-log /dev/nvme0
 text fw-log nvme fw-log /dev/nvme0
 
 # nvme-cli has no commands for values under keys, so they go through the kernel as they are. The key is "nvme".
-i=0; while [ ! -e /dev/ng0n4 ] && [ $i -lt 100 ]; do sleep 0.1; i=$((i + 1)); done
+i=0; while [ ! -e /dev/ng0n4 ] && [ $i -lt 3000 ]; do sleep 0.1; i=$((i + 1)); done
 key() { nvme io-passthru /dev/ng0n4 --namespace-id=4 --cdw2=0x656d766e "$@"; }
 data="--cdw10=8192 --data-len=8192"
 dd if=/dev/urandom of=/tmp/value bs=8k count=1 2>/dev/null

@@ -10,7 +10,6 @@ from guest.python import COMMAND, MEMORY_MIB, python_files
 
 HERE = Path(__file__).resolve().parent
 GOLDEN = HERE.parents[2] / "sim/golden"
-TIMEOUT_S = 600
 pytestmark = [pytest.mark.xdist_group("guest"), pytest.mark.slow]
 
 
@@ -20,7 +19,7 @@ def test_every_command_conforms_through_the_passthrough(tmp_path, image):
     oracle = {f"sim/golden/{path.name}": (path.read_bytes(), False) for path in GOLDEN.glob("*.py")}
     text = script("passthrough.sh", PYTHON=COMMAND)
     guest = Guest(image, text, files, rig.server.port, more=python_files() | oracle, memory_mib=MEMORY_MIB)
-    said = guest.run(TIMEOUT_S)
+    said = guest.run()
     assert not [line for line in said if line.startswith(("error", "failed"))], guest.report(str(said))
     (counts,) = [line.split()[1:] for line in said if line.startswith("counts")]
     passed, failed, _ = map(int, counts)

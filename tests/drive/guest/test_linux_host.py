@@ -20,7 +20,6 @@ from kvdrive._native import TcpServer, crc32c
 from kvdrive.nvme import wire
 
 HERE = Path(__file__).resolve().parent
-TIMEOUT_S = 150
 pytestmark = pytest.mark.xdist_group("guest")
 
 
@@ -34,7 +33,7 @@ class Rig(GuestDrive):
     def run(self, image: Image, name: str, files: dict[str, bytes] | None = None, **variables: str) -> list[str]:
         options = "nvme-core io_timeout=4 max_retries=5\n" if name == "faults.sh" else ""
         guest = Guest(image, script(name, **variables), files or {}, self.server.port, self.asked, options)
-        said = guest.run(TIMEOUT_S)
+        said = guest.run()
         problems = [line for line in said if line.startswith("error")]
         assert not problems, guest.report(str(problems))
         return said
@@ -71,7 +70,7 @@ def test_a_linux_host_uses_the_drive(tmp_path, image):
     size = heads * abi.AttentionResult.itemsize + q.nbytes
     fetch = passthru(abi.AttnFetch, abi.Opcode.ATTN_FETCH, 3, size, ticket=1, data_bytes=size)
 
-    erase = passthru(abi.SessionTrim, wire.SessionOpcode.SESSION_ERASE, 1, 0, session=5)
+    erase = passthru(abi.SessionTrim, abi.Opcode.SESSION_ERASE, 1, 0, session=5)
     rig = Rig(tmp_path / "drive.kv")
     files = {"k": k.tobytes(), "v": v.tobytes(), "q": q.tobytes()}
     commands = {"APPEND_K": append[0], "APPEND_V": append[1], "SUBMIT": submit, "FETCH": fetch, "ERASE": erase}

@@ -15,7 +15,6 @@ from guest.machine import FOREIGN_DRIVE
 from guest.python import COMMAND, MEMORY_MIB, python_files
 
 HERE = Path(__file__).resolve().parent
-TIMEOUT_S = 300
 pytestmark = pytest.mark.xdist_group("guest")
 
 
@@ -47,7 +46,7 @@ def test_python_in_a_linux_guest_attends_through_the_passthrough(tmp_path, image
         memory_mib=MEMORY_MIB,
         devices=FOREIGN_DRIVE,
     )
-    said = guest.run(TIMEOUT_S)
+    said = guest.run()
     assert not [line for line in said if line.startswith("error")], guest.report(str(said))
 
     data = {line.split()[1]: base64.b64decode(line.split()[2]) for line in said if line.startswith("data ")}

@@ -79,9 +79,9 @@ def test_the_table_agrees_with_the_hosts_opcodes():
     names = {
         0: [wire.AdminOpcode],
         2: [wire.MemoryOpcode],
-        3: [abi.Opcode, wire.ProgramOpcode, wire.FfnOpcode, wire.RowsOpcode],
+        3: [abi.Opcode, wire.ProgramOpcode],
     }
-    names[1] = [abi.Opcode, wire.NvmOpcode, wire.SessionOpcode]
+    names[1] = [abi.Opcode, wire.NvmOpcode]
     names[4] = [wire.NvmOpcode, wire.ValueOpcode]
     assert len({(row["nsid"], row["opcode"]) for row in TABLE}) == len(TABLE)
     assert len({row["name"] for row in TABLE}) == len(TABLE)

@@ -41,7 +41,7 @@ def inputs(name, mode, seed=7):
         dense = rng.integers(-(1 << 23), 1 << 23, s, dtype=np.int32)
         return {"scores": dense, "valid": valid, "tail_scores": scores[0]}
     arrays = {"q": halves(rng, g, d), "k": halves(rng, s, d), "v": halves(rng, s, d), "valid": valid}
-    arrays |= {"tail_scores": scores, "tail_v": halves(rng, t, d), "scale": np.float64(0.1)}
+    arrays |= {"inline_scores": scores, "inline_v": halves(rng, t, d), "scale": np.float64(0.1)}
     return arrays | ({"r": 16, "k_top": 24, "l": 4} if mode == "sparf" else {})
 
 
@@ -102,7 +102,7 @@ def test_list_names_every_kernel_and_key():
     result = kernel("list", "--json")
     listed = json.loads(result.output)
     assert set(listed) == set(KERNELS)
-    assert "tail_scores" in listed["attention"]["inputs"]
+    assert "inline_scores" in listed["attention"]["inputs"]
     assert kernel("list").exit_code == 0
 
 

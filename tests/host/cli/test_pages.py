@@ -10,7 +10,7 @@ from typer.main import get_command
 from kvdrive.cli.main import app
 
 FOLDER = Path(__file__).resolve().parents[3]
-PAGES = [FOLDER / "README.md", FOLDER / "CONTRIBUTING.md", *sorted((FOLDER / "docs").glob("*.md"))]
+PAGES = [FOLDER / "README.md", FOLDER / "CONTRIBUTING.md", *sorted((FOLDER / "docs").rglob("*.md"))]
 ROOT = get_command(app)
 
 

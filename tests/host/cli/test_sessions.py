@@ -105,7 +105,6 @@ def test_sessions_are_removed(place, model):
 def test_what_a_killed_process_left_is_removed(place, model):
     with attach(model, place) as attached:
         cache = attached.sessions.cache(PROMPT)
-        attached.sessions.forget(cache.batch.listener)
         cache.batch.listener = None
         cache.batch.hand_over()  # the fork stays on the drive, and no index names it
     assert "1 that no index names" in run("gc", place)

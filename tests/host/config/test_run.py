@@ -15,7 +15,7 @@ from kvdrive.config.resolve import resolve
 from kvdrive.config.run import GROUPS, RunConfig
 from kvdrive.config.text import OPTIONS, configured, named
 from kvdrive.errors import InputError
-from kvdrive.sessions.options import SessionOptions
+from kvdrive.prefix.options import SessionOptions
 
 
 def test_no_two_groups_have_a_field_of_the_same_name():

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from kvdrive import _native
 from kvdrive.cli.main import app
 from kvdrive.doctor import machine, storage
-from kvdrive.sessions.rates import Rates
-from kvdrive.sessions.resume import Costs
+from kvdrive.prefix.rates import Rates
+from kvdrive.prefix.resume import Costs
 
 RUNNER = CliRunner()
 

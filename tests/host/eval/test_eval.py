@@ -14,9 +14,10 @@ from transformers import AutoTokenizer, DynamicCache, LlamaConfig, LlamaForCausa
 from kvdrive.choices import KV_FORMATS
 from kvdrive.errors import InputError
 from kvdrive.eval import library, perplexity, report, retrieval, tasks
+from kvdrive.eval.compared import chosen_policies, ways
 from kvdrive.eval.scoring import Scores
 from kvdrive.eval.statistics import over_windows, share_interval
-from kvdrive.eval.sweep import chosen_policies, questions, sweep, ways
+from kvdrive.eval.sweep import questions, sweep
 from kvdrive.eval.wording import Chat, Comments, style_of
 from kvdrive.plugins.transformers import attach
 from kvdrive.policies import make_policy

@@ -10,7 +10,7 @@ from kvdrive.errors import InputError
 from kvdrive.generation import places
 from kvdrive.generation.conversation import as_text, wants_special
 from kvdrive.generation.spelling import as_held
-from kvdrive.sessions.finder import common_length
+from kvdrive.prefix.chain import common_length
 
 TEXT = " Keys and values, naïve as they are, stay on the drive: 12345 of them ≥ 7, \t and 漢字.\n\n" * 3
 

@@ -15,7 +15,7 @@ from kvdrive.errors import UnsupportedError
 from kvdrive.kernels import compare
 from kvdrive.kernels.registry import KERNELS
 from kvdrive.kernels.rtl import RtlEngine
-from openhls.backend import simulate
+from openhls.cosim import simulate
 from rtl import library
 
 SMALL = pytest.mark.xdist_group("rtl-page_filter")  # one worker compiles it

@@ -11,7 +11,7 @@ from kvdrive.errors import UnsupportedError
 from kvdrive.generation.generate import greedy
 from kvdrive.kvcache.budget import MemoryOptions
 from kvdrive.plugins.transformers import attach
-from kvdrive.sessions.rates import Rates
+from kvdrive.prefix.rates import Rates
 from kvdrive.targets.emulator import Emulator
 
 PROMPT = prompts(1, 150)
@@ -90,7 +90,7 @@ def test_a_loaded_conversation_goes_on_as_one_that_never_stopped(opened, drives)
             assert torch.equal(tokens, expected[:, : tokens.shape[1]])
             per_token = 2 * 6 * 4 * 32 * 2
             assert attached.sessions.stats.loaded_bytes == (per_token * (ids.shape[1] - 1) if turn else 0)
-            assert cache.batch.listener.way == ("load" if turn else None)
+            assert cache.batch.listener.strategy == ("load" if turn else None)
         ids = tokens
 
 

@@ -189,7 +189,7 @@ class Older(WrappedTarget):
     asked = 0
 
     def submit_many(self, commands):
-        if commands[0].opcode != wire.RowsOpcode.ATTN_SUBMIT_ROWS:
+        if commands[0].opcode != abi.Opcode.ATTN_SUBMIT_ROWS:
             return super().submit_many(commands)
         self.asked += 1
         return [Completion(0, S.INVALID_OPCODE, 0, False, np.empty(0, np.uint8)) for _ in commands]

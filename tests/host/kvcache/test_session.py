@@ -9,7 +9,7 @@ from random_halves import halves
 import golden
 from kvdrive import abi
 from kvdrive.errors import TargetError
-from kvdrive.kvcache.session import Query, Session, attend
+from kvdrive.kvcache.session import LABEL_LAYER, Query, Session, attend
 from kvdrive.nvme.errors import CommandError
 from kvdrive.policies.parameters import Parameters
 from kvdrive.policies.sparf import SparF
@@ -120,6 +120,17 @@ def test_a_label_stays_with_its_session(target):
     assert session.label() == fork.label() == label
     with pytest.raises(CommandError, match="TOKENS_MISSING"):
         fork.attend(0, k[:, :1], 2, 0)
+
+
+def test_a_label_is_read_by_one_command_also_where_it_was_stored_with_a_key(target):
+    """Earlier versions stored a row of K with it, and read it by attention."""
+    label = bytes(range(255, 0, -8))
+    session = Session(target)
+    for kind, values in ((abi.KvKind.KEYS, bytes(32)), (abi.KvKind.VALUES, label)):
+        session.append(LABEL_LAYER, kind, 0, np.array(list(values), np.float16).reshape(1, 1, 32))
+    before = target.stats().commands
+    assert session.label() == label
+    assert target.stats().commands == before + 1
 
 
 def test_a_failed_query_leaves_no_result_behind(target):

@@ -27,7 +27,7 @@ from kvdrive.kvcache.scaling import HeadScale
 from kvdrive.kvcache.shipped_scales import LayerScales, read_scales, scales_of
 from kvdrive.nvme.wire import RowFormat
 from kvdrive.plugins.transformers import attach
-from kvdrive.sessions.rates import Rates
+from kvdrive.prefix.rates import Rates
 from kvdrive.targets.emulator import Emulator
 
 K, V = (0.0057, 0.0079), (0.0061, 0.0073)  # by layer: a few values of the tiny checkpoint are beyond 448 of them

@@ -88,7 +88,7 @@ def test_host_scores_are_the_drives_scores(scale):
     for head in range(2):
         whole = golden.attention(q[head], k[head], v[head], scale_log2e=pattern)
         split = golden.attention(
-            q[head], k[head, :9], v[head, :9], scale_log2e=pattern, tail_scores=scores[head], tail_v=v[head, 9:]
+            q[head], k[head, :9], v[head, :9], scale_log2e=pattern, inline_scores=scores[head], inline_v=v[head, 9:]
         )
         np.testing.assert_array_equal(whole.out.view(np.uint16), split.out.view(np.uint16))
         np.testing.assert_array_equal(whole.sum, split.sum)

@@ -1,14 +1,12 @@
 """Sizes of models and the formulas of the papers, against transformers and against search."""
 
-import math
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM, OPTConfig, OPTForCausalLM
 
-from kvdrive.perf import reuse, shapes, xcache
+from kvdrive.perf import shapes, xcache
 
 
 def parameters(kind, config):
@@ -77,15 +75,3 @@ def test_x_cache_loses_with_grouped_queries():
     assert xcache.written(shapes.LLAMA_70B, 1.0) == 4
     slow = xcache.Rates(3, 1, compute=1e-6)
     assert xcache.chosen(shapes.OPT_66B, 1000, slow) == 0
-
-
-def test_layers_that_load_ahead():
-    machine = reuse.Machine(1, 0.5)
-    arguments = (shapes.LLAMA_13B, machine, 16, 1024, 100)
-    load, everything = reuse.load_seconds(*arguments[:4]), reuse.preloaded(*arguments)
-    compute = everything - load
-    none, some, all_of_them = (reuse.preloaded(*arguments, n) for n in (0, 15, 40))
-    assert everything > none > some > all_of_them
-    assert all_of_them == pytest.approx(compute)
-    assert none == pytest.approx(load + compute / 40)  # loading is slower: the last layer waits for it
-    assert math.isclose(reuse.load_seconds(shapes.LLAMA_13B, machine, 16, 1024), 16 * 1024 * 819200 / 26e9)

@@ -36,9 +36,9 @@ def test_a_drive_gives_the_golden_bits(tmp_path, engine, waiting):
     rng = np.random.default_rng(5)
     q, k, v = (rng.standard_normal((HEADS, n, HEAD_DIM)).astype(np.float16) for n in (GROUP, TOKENS, TOKENS))
     sinks = torch.tensor(rng.standard_normal(HEADS * GROUP) * 3 + 2)
-    tail_scores = rng.integers(-(2**22), 2**22, (HEADS, GROUP, waiting)).astype(np.int32) if waiting else None
-    tail_v = rng.standard_normal((HEADS, waiting, HEAD_DIM)).astype(np.float16) if waiting else None
-    scores, values = with_sinks(sink_scores(sinks, HEADS), q, tail_scores, tail_v)
+    inline_scores = rng.integers(-(2**22), 2**22, (HEADS, GROUP, waiting)).astype(np.int32) if waiting else None
+    inline_v = rng.standard_normal((HEADS, waiting, HEAD_DIM)).astype(np.float16) if waiting else None
+    scores, values = with_sinks(sink_scores(sinks, HEADS), q, inline_scores, inline_v)
     bits = scale_bits(None, HEAD_DIM)
     with Emulator(tmp_path / "drive.kv", engine, capacity_bytes=1 << 24) as drive:
         session = Session(drive)
@@ -46,7 +46,7 @@ def test_a_drive_gives_the_golden_bits(tmp_path, engine, waiting):
         session.append(0, abi.KvKind.VALUES, 0, v)
         ours = attend(drive, [Query(session, 0, q, TOKENS, bits, inline_scores=scores, inline_v=values)])[0].out
     for head in range(HEADS):
-        one = attention(q[head], k[head], v[head], tail_scores=scores[head], tail_v=values[head])
+        one = attention(q[head], k[head], v[head], inline_scores=scores[head], inline_v=values[head])
         assert one.out.tobytes() == ours[head].tobytes()
         if not waiting:
             p = np.exp(q[head].astype(float) @ k[head].astype(float).T / np.sqrt(HEAD_DIM))

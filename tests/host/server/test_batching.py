@@ -17,11 +17,11 @@ from kvdrive.generation.decode import GREEDY, Sampling
 from kvdrive.kvcache.budget import MemoryOptions
 from kvdrive.kvcache.on_drives import DriveLayer
 from kvdrive.kvcache.parts import PartsLayer
+from kvdrive.prefix.options import SessionOptions
+from kvdrive.prefix.rates import Rates
 from kvdrive.server.jobs import DeadlinePassed, Job, Limits, Token
 from kvdrive.server.metrics import RATE_SECONDS, Metrics, Rate
 from kvdrive.server.scheduler import Scheduler
-from kvdrive.sessions.options import SessionOptions
-from kvdrive.sessions.rates import Rates
 from kvdrive.targets.opening import DriveOptions, open_drives
 
 LONG = SMALL | {"max_position_embeddings": 4096}
@@ -280,7 +280,7 @@ def test_sequences_in_memory_have_prompts_in_parts():
     assert [len(tokens) for tokens in found] == [12, 7]
 
 
-def test_the_session_of_a_waiting_request_is_loaded_ahead():
+def test_the_session_of_a_waiting_request_is_prefetched():
     loading_pays = Rates(1, 0, 1, 0, 1e-9, 0, 0, 1, 1)
     with Requests(attention=RunConfig.of(active="memory"), sessions=SessionOptions(), running=1) as requests:
         requests.scheduler.with_sessions(lambda store: setattr(store.costs, "rates", loading_pays)).result(30)

@@ -13,7 +13,7 @@ from kvdrive.nvme.errors import CommandError
 from kvdrive.plugins.transformers import attach
 from kvdrive.policies import make_policy
 from kvdrive.targets.emulator import Emulator
-from openhls.backend import simulate
+from openhls.cosim import simulate
 from rtl.kernels import find_tops
 from rtl.library import library_of
 

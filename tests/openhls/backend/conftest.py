@@ -11,9 +11,9 @@ from types import ModuleType
 
 import pytest
 
-from openhls.backend import simulate
-from openhls.backend.design import Design, write_design
-from openhls.backend.driver import build_simulation
+from openhls.cosim import simulate
+from openhls.cosim.driver import build_simulation
+from openhls.emit.design import Design
 from openhls.ir import (
     COMPARISONS,
     TRUE,
@@ -27,6 +27,7 @@ from openhls.ir import (
     Program,
     Value,
 )
+from openhls.pipeline import write_design
 
 
 @dataclass

@@ -3,7 +3,7 @@
 
 import random
 
-from openhls.backend.affine import Affine, affine_index, first_collision, may_meet, strides
+from openhls.analysis.affine import Affine, affine_index, first_collision, may_meet, strides
 from openhls.ir import Carried, Const, Opcode, Operation, Value
 
 SEED = 5

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from openhls.backend.design import write_design
-from openhls.backend.driver import build_simulation
+from openhls.cosim.driver import build_simulation
+from openhls.pipeline import write_design
 
 SEED = 5
 PAIR = ("gmem0", "gmem1")

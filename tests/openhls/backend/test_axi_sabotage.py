@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from openhls.backend import driver, simulate
-from openhls.backend.design import write_design
+from openhls.cosim import driver, simulate
+from openhls.pipeline import write_design
 
 SEED = 5
 WIDTHS, BUNDLES = (16, 16), ("a", "a", "b", "b")

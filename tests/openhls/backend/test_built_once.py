@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from openhls.backend import simulate
-from openhls.backend.cosim import check_readable
-from openhls.backend.design import Design, write_design
-from openhls.backend.driver import build_simulation
-from openhls.frontend.compile import compile_program
+from openhls.cosim import check_readable, simulate
+from openhls.cosim.driver import build_simulation
+from openhls.emit.design import Design
+from openhls.pipeline import compile_program, write_design
 
 SOURCE = "int top(int a) { return a + 1; }\n"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from openhls.backend.cosim.causes import FILLS
+from openhls.cosim.causes import FILLS
 
 # A constructor begins the life of its object: without a flag, g++ drops what was written there before.
 SOURCE = """#include <cstdio>

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from program_choices import CHOICES
 
-from openhls.backend.cosim import Cosimulation, cosimulate, parse_choice, parse_elements
-from openhls.backend.design import Design, write_design
+from openhls.cosim import Cosimulation, cosimulate, parse_choice, parse_elements
+from openhls.emit.design import Design
 from openhls.errors import OpenHlsError
-from openhls.frontend.compile import compile_program
+from openhls.pipeline import compile_program, write_design
 
 ROOT = Path(__file__).parents[3]
 PROGRAMS = ROOT / "tests/openhls/programs"

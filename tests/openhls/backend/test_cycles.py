@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from openhls.backend.cosim import cosimulate, parse_choice
-from openhls.backend.design import Design, write_design
-from openhls.frontend.compile import compile_program
+from openhls.cosim import cosimulate, parse_choice
+from openhls.emit.design import Design
 from openhls.ir import Direction
+from openhls.pipeline import compile_program, write_design
 
 HLS = Path(__file__).parents[3] / "hls"
 CASES = 12

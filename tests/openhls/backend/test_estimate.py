@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from openhls import estimate, store, synthesis
-from openhls.backend.simulate import LIBRARY, ToolError, tools
+from openhls.cosim.simulate import LIBRARY, ToolError, tools
 from openhls.synthesis import readable
 
 DESIGN = """

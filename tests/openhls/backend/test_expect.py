@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from openhls.backend.design import Design, write_design
-from openhls.backend.expect import Unexpected, read_expectation
-from openhls.backend.target import target_of
 from openhls.cli import main
+from openhls.emit.design import Design
+from openhls.emit.expect import Unexpected, read_expectation
 from openhls.errors import OpenHlsError
-from openhls.frontend.compile import compile_program
+from openhls.pipeline import compile_program, write_design
+from openhls.schedule.target import target_of
 
 SOURCE = Path(__file__).parents[1] / "programs/histogram.cpp"
 HLS = Path(__file__).parents[3] / "hls"

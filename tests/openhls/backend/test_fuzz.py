@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from openhls.backend import datapath
+from openhls.emit import datapath
 from openhls.fuzz.batch import refusal, run_batch
 from openhls.fuzz.generate import STREAMS, random_program, top_name
 from openhls.fuzz.run import BATCH, run_seeds, still_fails

@@ -8,11 +8,10 @@ import pytest
 from icarus import run_icarus
 from program_choices import CHOICES
 
-from openhls.backend import simulate
-from openhls.backend.cosim import build_reference, parse_choice
-from openhls.backend.design import Design, write_design
+from openhls.cosim import build_reference, parse_choice, simulate
+from openhls.emit.design import Design
 from openhls.errors import OpenHlsError
-from openhls.frontend.compile import compile_program
+from openhls.pipeline import compile_program, write_design
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 

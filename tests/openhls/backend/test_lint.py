@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from openhls.backend import simulate
-from openhls.backend.design import Design, write_design
-from openhls.backend.lint import unused_nets
-from openhls.backend.netlist import Module, operate
-from openhls.frontend.compile import compile_program
+from openhls.cosim import simulate
+from openhls.emit.design import Design
+from openhls.emit.lint import unused_nets
+from openhls.emit.netlist import Module, operate
 from openhls.ir import Opcode
-from rtl.build import build
-from rtl.kernels import Top, all_tops
+from openhls.pipeline import compile_program, write_design
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 TOPS = sorted(path.stem for path in PROGRAMS.glob("*.cpp") if path.stem not in ("jobs", "passes"))
@@ -67,9 +65,3 @@ def test_bits_that_nothing_reads_are_found() -> None:
 @pytest.mark.parametrize("name", TOPS)
 def test_all_programs_are_clean(name: str, tmp_path: Path) -> None:
     lint(written(name, tmp_path))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("top", all_tops(), ids=lambda top: top.name)
-def test_all_kernels_are_clean(top: Top, tmp_path: Path) -> None:
-    lint(build(top, tmp_path).design)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from openhls.backend.cosim import cosimulate, parse_choice
-from openhls.backend.design import Design, write_design
-from openhls.frontend.compile import compile_program
+from openhls.cosim import cosimulate, parse_choice
+from openhls.emit.design import Design
 from openhls.ir import Program
+from openhls.pipeline import compile_program, write_design
 
 SOURCE = Path(__file__).parents[1] / "programs/nests.cpp"
 TAKES_TURNS = """

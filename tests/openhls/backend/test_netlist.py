@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from openhls.backend.netlist import (
+from openhls.emit.netlist import (
     Literal,
     Module,
     Net,
@@ -14,7 +14,7 @@ from openhls.backend.netlist import (
     negate,
     operate,
 )
-from openhls.backend.verilog import module_text
+from openhls.emit.verilog import module_text
 from openhls.ir import Opcode
 
 A, B = Net("a", 8), Net("b", 8)

@@ -5,12 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from openhls.backend.cosim import cosimulate
-from openhls.backend.design import write_design
-from openhls.backend.overlap import overlaps_of
-from openhls.backend.target import target_of
-from openhls.frontend.compile import compile_program
-from openhls.pipeline import finish_program
+from openhls.cosim import cosimulate
+from openhls.emit.overlap import overlaps_of
+from openhls.pipeline import compile_program, finish_program, write_design
+from openhls.schedule.target import target_of
 
 STAGES = """
 static void fill(const int in[64], int row, int a[64]) {

@@ -9,28 +9,15 @@ from pathlib import Path
 import pytest
 from program_choices import CHOICES
 
-from openhls.backend import (
-    arrays,
-    control,
-    dataflow,
-    datapath,
-    dependence,
-    outside,
-    overlap,
-    overlapped,
-    process,
-    schedule,
-    simulate,
-    verilog,
-)
-from openhls.backend.cosim import cosimulate, parse_choice
-from openhls.backend.design import write_design
-from openhls.backend.netlist import ONE, ZERO, NetlistError, negate
+from openhls.cosim import cosimulate, parse_choice, simulate
+from openhls.emit import arrays, control, dataflow, datapath, outside, overlap, overlapped, process, verilog
+from openhls.emit.netlist import ONE, ZERO, NetlistError, negate
 from openhls.errors import OpenHlsError
 from openhls.frontend import pointers, streams, whole_stores
-from openhls.frontend.compile import compile_program
 from openhls.ir import FALSE, TRUE, Block, Const, Opcode, Program
 from openhls.passes import answers, flatten, forward, look_ahead, queues, second_port
+from openhls.pipeline import compile_program, write_design
+from openhls.schedule import dependence, schedule
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 

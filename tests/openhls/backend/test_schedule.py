@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from openhls.backend.dependence import Body
-from openhls.backend.pipelined import pipelined
-from openhls.backend.schedule import Schedule, schedule_block, schedule_loop
-from openhls.backend.storage import storage_of
-from openhls.backend.target import target_of
+from openhls.analysis.storage import storage_of
 from openhls.errors import Unsupported
 from openhls.ir import TRUE, Array, Block, Carried, Const, Dependence, Loop, Opcode, Operand, Partition, Value
 from openhls.passes.balance import balance
+from openhls.pipeline import loop_forms
+from openhls.schedule.dependence import Body
+from openhls.schedule.pipelined import pipelined
+from openhls.schedule.schedule import Schedule, schedule_block, schedule_loop
+from openhls.schedule.target import target_of
 
 CLOCK = target_of(300.0)
 N = Value("n", 32)
@@ -115,7 +116,7 @@ def test_a_doubled_sum_shortens_the_interval(new_block) -> None:
     loop = prefix_sums(new_block)
     body = Body.of_loop(balance(loop), {})
     assert schedule_loop(body, TRUE, 1, True, target_of(700.0)).interval == 3
-    assert pipelined(loop, {}, target_of(700.0)).schedule.interval == 1
+    assert pipelined(loop, {}, target_of(700.0), loop_forms()).schedule.interval == 1
 
 
 def test_sums_that_have_other_uses_are_doubled_only_on_request(new_block) -> None:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What waits for a product in a pipeline waits in as few bits as it can."""
 
-from openhls.backend.dependence import Body
-from openhls.backend.schedule import Schedule, schedule_loop
-from openhls.backend.storage import storage_of
-from openhls.backend.target import target_of
+from openhls.analysis.storage import storage_of
 from openhls.ir import Array, Carried, Const, Dependence, Value
+from openhls.schedule.dependence import Body
+from openhls.schedule.schedule import Schedule, schedule_loop
+from openhls.schedule.target import target_of
 
 CLOCK = target_of(300.0)
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from openhls.backend.cosim import cosimulate, parse_choice
-from openhls.backend.design import Design, write_design
-from openhls.backend.target import platform_names, target_of
 from openhls.cli import main
+from openhls.cosim import cosimulate, parse_choice
+from openhls.emit.design import Design
 from openhls.errors import OpenHlsError
-from openhls.frontend.compile import compile_program
+from openhls.pipeline import compile_program, write_design
+from openhls.schedule.target import platform_names, target_of
 
 SOURCE = """#include <ap_int.h>
 #include <hls_stream.h>

@@ -3,11 +3,10 @@
 
 import pytest
 
-from openhls.backend.cosim.testbench import replay_testbench
-from openhls.backend.design import write_design
 from openhls.cli import main
+from openhls.cosim.testbench import replay_testbench
 from openhls.errors import OpenHlsError
-from openhls.frontend.compile import compile_program
+from openhls.pipeline import compile_program, write_design
 
 VADD = """
 void vadd(const int* a, const int* b, int* c, int n) {

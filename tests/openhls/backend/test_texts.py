@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from openhls.backend.cosim.texts import all_texts
+from openhls.cosim.texts import all_texts
 
 MAIN = '#include "near.hpp"\n#include <far.hpp>\n#include <string>\nint main() { return NEAR + FAR; }\n'
 

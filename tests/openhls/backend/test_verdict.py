@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from openhls.backend.cosim import Cosimulation, cosimulate
-from openhls.backend.cosim.testbench import replay_testbench
-from openhls.backend.design import write_design
-from openhls.frontend.compile import compile_program
+from openhls.cosim import Cosimulation, cosimulate
+from openhls.cosim.testbench import replay_testbench
 from openhls.fuzz.benches import DOUBLED, random_bench
+from openhls.pipeline import compile_program, write_design
 
 HEAD = "#include <ap_axi_sdata.h>\n#include <hls_stream.h>\nusing Words = hls::stream<int>;\n"
 CALLS, SEED = 80, 1

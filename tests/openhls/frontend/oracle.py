@@ -11,9 +11,9 @@ from types import SimpleNamespace
 
 from ir_interpreter import initial_state, interpret
 
-from openhls.backend.cosim import ELEMENTS, build_reference, parse_choice
-from openhls.frontend.compile import compile_program
+from openhls.cosim import ELEMENTS, build_reference, parse_choice
 from openhls.ir import Direction, Program
+from openhls.pipeline import compile_program
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 

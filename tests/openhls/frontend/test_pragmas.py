@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from openhls.backend.design import Design, write_design
+from openhls.emit.design import Design
 from openhls.errors import OpenHlsError, Unsupported
-from openhls.frontend.compile import compile_program
 from openhls.frontend.directives import make_directive, read_tcl
 from openhls.frontend.interfaces import MODES, SIMILAR
 from openhls.ir import Partition, loops_of
+from openhls.pipeline import compile_program, write_design
 
 HEAD = """#include <ap_int.h>
 #include <hls_stream.h>
@@ -36,6 +36,7 @@ WARNED = {
         "#pragma HLS if (words > 2) PIPELINE",
         "the condition (words > 2) is not known here: the pragma has no effect",
     ),
+    "unknown part": ("#pragma HLS INLINE of", "INLINE with of, which is not known: it has no effect"),
     "register": ("#pragma HLS INTERFACE port = n register", "INTERFACE register has no effect"),
     "mode": ("#pragma HLS INTERFACE ap_vld port = n", "INTERFACE mode ap_vld is taken as ap_none"),
 }
@@ -49,6 +50,22 @@ def test_what_has_no_effect_is_a_warning_and_strictly_an_error(name: str, tmp_pa
     assert compile_program(source, "top").warnings == (f"{source}:5: warning: {words}",)
     with pytest.raises(Unsupported, match=r"program.cpp:5: .*leave it out, or compile without --strict"):
         compile_program(source, "top", strict=True)
+
+
+@pytest.mark.parametrize(
+    ("pragma", "part"),
+    [
+        ("STREAM variable = between dept = 4", "dept"),
+        ("STREAM variable = between depth = 4 deep", "deep"),
+        ("INTERFACE s_axilite port = n bundel = control", "bundel"),
+    ],
+)
+def test_an_unknown_part_of_a_pragma_with_an_effect_is_refused(pragma: str, part: str, tmp_path: Path) -> None:
+    source = tmp_path / "program.cpp"
+    body = f"  Words between;\n#pragma HLS {pragma}\n  between.write(in.read());\n  out.write(between.read() * n);\n"
+    source.write_text(f"{HEAD}void top(Words& in, Words& out, int n) {{\n{body}}}\n")
+    with pytest.raises(Unsupported, match=rf"program.cpp:6: .* with {part}, which is not known"):
+        compile_program(source, "top")
 
 
 def test_a_dependence_of_what_is_no_array_is_a_warning(tmp_path: Path) -> None:

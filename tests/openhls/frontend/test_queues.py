@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from openhls.errors import Unsupported
-from openhls.frontend.compile import compile_program
-from openhls.ir import Life, Partition, fifos_of
+from openhls.ir import Dataflow, Life, Partition, fifos_of
+from openhls.pipeline import compile_program
 
 HEAD = "#include <ap_int.h>\n#include <hls_stream.h>\nusing Words = hls::stream<int>;\n"
 TOP = "void top(Words& in, Words& out, int n) {\n"
@@ -170,7 +170,7 @@ REFUSED = {
     "an unknown option": (
         TOP + "#pragma HLS INTERFACE axis port = in bundel = one\n  out.write(in.read());\n}\n",
         5,
-        "INTERFACE option bundel, which is not known",
+        "INTERFACE with bundel, which is not known",
     ),
     "ports that depend on a condition": (
         TOP + "#pragma HLS if (words > 2) INTERFACE ap_none port = n\n  out.write(in.read());\n}\n",
@@ -201,21 +201,57 @@ INLINED = (
 )
 
 
+# The same with a statement that is no call, so that `layer` is a stage itself.
+WHOLE = INLINED.replace("  two(q, more, out);", "  for (int k = 0; k < 1; k++) two(q, more, out);")
+MEETING = TOP + "#pragma HLS DATAFLOW\n  Words a, b;\n  split(in, a, b);\n  layer(a, b, out);\n}\n"
+
+
+def stages_of(text: str, folder: Path) -> list[str]:
+    """What the only dataflow region of the top calls."""
+    (region,) = (each for each in compiled(text, folder).processes["top"].body if isinstance(each, Dataflow))
+    return [call.process for call in region.calls]
+
+
+def test_what_a_function_with_inline_calls_are_the_stages(tmp_path: Path) -> None:
+    assert stages_of(INLINED + MEETING, tmp_path) == ["split", "one", "two"]
+    declared = "static void layer(Words& in, Words& more, Words& out);\n"
+    assert stages_of(declared + INLINED + MEETING, tmp_path) == ["split", "one", "two"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "void other(Words& in, Words& out) {\n  for (int i = 0; i < 2; i++) layer(in, in, out);\n}\n",
+        "static void layer(Words& in, Words& out) {\n  one(in, out);\n}\n",
+    ],
+    ids=["called elsewhere", "another of that name"],
+)
+def test_a_function_with_inline_that_is_not_only_that_is_one_stage(other: str, tmp_path: Path) -> None:
+    top = "void top(Words& in, Words& more, Words& out) {\n#pragma HLS DATAFLOW\n  layer(in, more, out);\n}\n"
+    assert stages_of(INLINED + top, tmp_path) == ["one", "two"]
+    assert stages_of(INLINED + other + top, tmp_path) == ["layer"]
+
+
+def test_a_function_with_inline_that_is_a_region_of_its_own_is_one_stage(tmp_path: Path) -> None:
+    """`layer` is a process with a region in it."""
+    own = INLINED.replace("#pragma HLS INLINE\n", "#pragma HLS INLINE\n#pragma HLS DATAFLOW\n")
+    assert stages_of(own + MEETING, tmp_path) == ["split", "layer"]
+
+
 def test_a_stage_with_inline_that_might_wait_for_ever_is_refused(tmp_path: Path) -> None:
     """`layer` reads all words of a before the first one of b, which has room for two."""
-    top = TOP + "#pragma HLS DATAFLOW\n  Words a, b;\n  split(in, a, b);\n  layer(a, b, out);\n}\n"
     with pytest.raises(Unsupported, match=r"program.cpp:26: .* layer, which has INLINE, .*its streams a and b meet"):
-        compiled(INLINED + top, tmp_path)
+        compiled(WHOLE + MEETING, tmp_path)
 
 
 def test_a_stage_with_inline_that_is_only_slower_is_a_warning(tmp_path: Path) -> None:
     """Streams of the top have no end that they meet in."""
     top = "void top(Words& in, Words& more, Words& out) {\n#pragma HLS DATAFLOW\n  layer(in, more, out);\n}\n"
-    (warning,) = compiled(INLINED + top, tmp_path).warnings
+    (warning,) = compiled(WHOLE + top, tmp_path).warnings
     assert (
         "program.cpp:24: warning: INLINE has no effect on the stage layer: the functions in it run one after" in warning
     )
-    without = INLINED.replace("#pragma HLS INLINE\n", "")
+    without = WHOLE.replace("#pragma HLS INLINE\n", "")
     assert compiled(without + top, tmp_path).warnings == ()
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from openhls.errors import OpenHlsError
-from openhls.frontend.compile import compile_program
 from openhls.fuzz.generate import random_program, top_name
+from openhls.pipeline import compile_program
 
 PROGRAMS = [1, pytest.param(4, marks=pytest.mark.slow)]  # for each statement
 # `{out}` is a stream that the function writes, so that clang cannot leave the statement out.

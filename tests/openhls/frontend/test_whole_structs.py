@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from openhls.backend.design import write_design
-from openhls.frontend.compile import compile_program
 from openhls.frontend.short_loops import loops_that_wait
 from openhls.ir import Program, loops_of
+from openhls.pipeline import compile_program, write_design
 
 HEAD = """struct Pixel { unsigned char red, green; short depth; };
 struct Padded { char c; int i; };

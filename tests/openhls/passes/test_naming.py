@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from openhls.backend.design import write_design
-from openhls.backend.target import target_of
-from openhls.frontend.compile import compile_program
 from openhls.frontend.toolchain import compile_source
 from openhls.ir import Block, Const, Opcode, Operation, Process, Value, operations_of
 from openhls.names import cpp_name
 from openhls.passes.naming import name_values, variable_of
-from openhls.pipeline import finish_program
+from openhls.pipeline import compile_program, finish_program, write_design
+from openhls.schedule.target import target_of
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 SOURCE = """

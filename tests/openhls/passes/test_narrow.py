@@ -9,7 +9,6 @@ import pytest
 from ir_interpreter import interpret
 
 from openhls.errors import OpenHlsError
-from openhls.frontend.compile import compile_program
 from openhls.fuzz.generate import random_program, top_name
 from openhls.ir import (
     BINARY,
@@ -34,6 +33,7 @@ from openhls.ir import (
 from openhls.passes import narrow
 from openhls.passes.narrowing import assume, demand, emitter, narrower, ranges, shape, transfer, writer
 from openhls.passes.narrowing.facts import Fact, between, exactly
+from openhls.pipeline import compile_program
 from openhls.verify import verify
 
 PROGRAMS = Path(__file__).parents[1] / "programs"

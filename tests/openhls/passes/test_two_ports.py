@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from openhls.backend.design import Design, write_design
-from openhls.frontend.compile import compile_program
+from openhls.emit.design import Design
+from openhls.pipeline import compile_program, write_design
 
 TOP = """
 #include <hls_stream.h>

@@ -47,7 +47,7 @@ def test_a_page_shows_the_last_result_or_that_of_the_machine_it_names(tmp_path):
     page = tree(tmp_path, "suite/x") / "README.md"
     (text,) = measured.texts(tmp_path).values()
     assert text.startswith(
-        "before\n<!-- suite/x -->\nOf two.\n\n| a | b |\n| --- | ---: |\n| 1 | 2 |\n\nA note.\n\nMachine: "
+        "before\n<!-- suite/x -->\nOf two.\n\n| a | b |\n| --- | ---: |\n| 1 | 2 |\n\nA note. Machine: "
     )
     assert f"Machine: {Machine.here()}, 3 threads, torch" in text
     assert text.endswith("\n<!-- end -->\nafter\n")
@@ -76,3 +76,10 @@ def test_no_table_of_the_pages_is_typed_by_hand_where_a_result_exists():
         block = page.read_text().partition(f"<!-- {f'{name} {machine}'.rstrip()} -->")[2].partition("<!-- end -->")[0]
         assert "Machine: " in block, (page.relative_to(ROOT), name)
         assert "Date: 20" in block, (page.relative_to(ROOT), name)
+
+
+def test_brackets_mean_times_as_fast_in_every_table():
+    said = [table.legend + table.note for _, one in results.load() for table in one.block.tables]
+    explained = [text for text in said if "bracket" in text.lower()]
+    assert len(explained) >= 5
+    assert [text for text in explained if "how many times as fast as " not in text] == []

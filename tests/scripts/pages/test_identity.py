@@ -1,4 +1,4 @@
-"""docs/identity.md shows all lists of harmless things."""
+"""docs/design/runtime.md shows all lists of harmless things."""
 
 from kvdrive.identity import harmless
 from pages.identity import TABLES

@@ -29,7 +29,7 @@ class MemoryAttention:
                 group,
                 head_dim,
                 tokens=query.tokens,
-                tail_tokens=0 if query.inline_scores is None else query.inline_scores.shape[2],
+                inline_tokens=0 if query.inline_scores is None else query.inline_scores.shape[2],
                 scale_log2e=query.scale_log2e,
             )
             job.place("q", query.q[head])
@@ -38,8 +38,8 @@ class MemoryAttention:
             if query.how.valid is not None:
                 job.place("valid", np.packbits(query.how.valid, bitorder="little"))
             if query.inline_scores is not None and query.inline_v is not None:
-                job.place("tail_scores", pad_scores(query.inline_scores[head]))
-                job.place("tail_v", query.inline_v[head])
+                job.place("inline_scores", pad_scores(query.inline_scores[head]))
+                job.place("inline_v", query.inline_v[head])
             job.reserve("out", group * head_dim * 2)
             job.reserve("result", records * abi.AttentionResult.itemsize)
             memory = job.image()

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from kvdrive.blocks.base import Blocks
-from kvdrive.blocks.buffers import Buffers
-from kvdrive.blocks.file_blocks import FileBlocks
 from kvdrive.plugins.vllm.fingerprint import block_key, fingerprint, of_changed_weights
 from kvdrive.plugins.vllm.options import Options
 from kvdrive.plugins.vllm.pages import Pages
 from kvdrive.plugins.vllm.staging import Found, Staged, Staging
 from kvdrive.plugins.vllm.transfers import Transfers
+from kvdrive.prefix.blocks.buffers import Buffers
+from kvdrive.prefix.blocks.file import blocks_in_file
+from kvdrive.prefix.blocks.store import BlockOptions, BlockStore
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class EngineBlocks:
         self._notes.submit(self.store.touch, used)
 
     def reserve(self, keys: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
-        """See Blocks: pairs of vLLM's key and the key in the file."""
+        """See BlockStore: pairs of vLLM's key and the key in the file."""
         own = {self.key(key): key for key in keys}
         return [(own[key], key) for key in self.store.reserve(list(own))]
 
@@ -75,10 +75,13 @@ class EngineBlocks:
         self.store.close()
 
 
-def open_blocks(options: Options, size: int, model: bytes) -> Blocks:
+def open_blocks(options: Options, size: int, model: bytes) -> BlockStore:
     """The blocks of `size` bytes that the engines with the fingerprint `model` have stored. Raises KvdriveError."""
+    stored = BlockOptions(
+        options.bytes, model, options.eviction, options.tenant, options.tenant_bytes, options.daily_bytes
+    )
     if options.drive:
-        from kvdrive.blocks.drive_blocks import DriveBlocks  # brings everything that opens drives
+        from kvdrive.prefix.blocks.drive import blocks_on_drive  # brings everything that opens drives
 
-        return DriveBlocks(options.drive, size, options.bytes, model)
-    return FileBlocks(options.path, size, options.bytes, model, options.eviction)
+        return blocks_on_drive(options.drive, size, stored)
+    return blocks_in_file(options.path, size, stored)

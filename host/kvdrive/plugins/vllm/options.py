@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kvdrive.errors import InputError
-from kvdrive.sessions.eviction import EVICTIONS
+from kvdrive.prefix.eviction import EVICTIONS
 
 TESTED = ("0.32.0",)
 MOST_BLOCKS = 8  # of vLLM, in one stored block
@@ -29,7 +29,9 @@ class Options:
 
     `buffer_bytes`: memory for blocks on their way from the file; a longer prefix is used as far as it fits.
     `write_buffers`: blocks that are written at the same time. `threads`: reads and writes at the same time. `tenant`:
-    tenants share nothing. `model_fingerprint`: a text that stands for the weights, for models that are not a folder.
+    tenants share nothing, and this one may have `tenant_bytes`. `daily_bytes`: written in a day before only prefixes
+    that are wanted a second time are stored. 0: no bound. `model_fingerprint`: a text that stands for the weights, for
+    models that are not a folder.
     Raises InputError.
     """
 
@@ -41,6 +43,8 @@ class Options:
     threads: int = 4
     eviction: str = "lru"
     tenant: str = ""
+    tenant_bytes: int = 0
+    daily_bytes: int = 0
     model_fingerprint: str = ""
 
     @classmethod
@@ -55,15 +59,14 @@ class Options:
                 "kv_connector_extra_config needs either 'path', the file that keeps the blocks, or 'drive', "
                 "a drive's file or address"
             )
-        if own.get("drive") and own.get("eviction", "lru") != "lru":
-            raise InputError("blocks on a drive leave by the policy 'lru': leave 'eviction' out")
-        numbers = ("bytes", "buffer_bytes", "write_buffers", "threads")
+        numbers = ("bytes", "buffer_bytes", "write_buffers", "threads", "tenant_bytes", "daily_bytes")
         try:
             values = {name: int(value) if name in numbers else str(value) for name, value in own.items()}
         except (TypeError, ValueError) as error:
             raise InputError(f"kv_connector_extra_config: {error}; {', '.join(numbers)} are whole numbers") from error
-        if bad := [name for name in numbers if int(values.get(name, 1)) < 1]:
-            raise InputError(f"kv_connector_extra_config: '{bad[0]}' must be at least 1")
+        least = dict.fromkeys(numbers, 1) | {"tenant_bytes": 0, "daily_bytes": 0}
+        if bad := [name for name in numbers if int(values.get(name, least[name])) < least[name]]:
+            raise InputError(f"kv_connector_extra_config: '{bad[0]}' must be at least {least[bad[0]]}")
         if values.get("eviction", "lru") not in EVICTIONS:
             raise InputError(f"there is no eviction policy '{values['eviction']}': choose {', '.join(EVICTIONS)}")
         return cls(**{**values, "path": Path(str(values.get("path", ""))).expanduser()})  # type: ignore[arg-type]

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from kvdrive.blocks.buffers import Bytes
 from kvdrive.errors import UnsupportedError
+from kvdrive.prefix.blocks.buffers import Bytes
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from kvdrive.blocks.buffers import Bytes
 from kvdrive.errors import UnsupportedError
 from kvdrive.plugins.vllm.options import require_vllm
 from kvdrive.plugins.vllm.pages import Layer, Pages
+from kvdrive.prefix.blocks.buffers import Bytes
 
 require_vllm()
 

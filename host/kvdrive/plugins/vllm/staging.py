@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from kvdrive.blocks.base import READ_BYTES, Blocks
-from kvdrive.blocks.buffers import Buffers
+from kvdrive.prefix.blocks.buffers import Buffers
+from kvdrive.prefix.blocks.store import READ_BYTES, BlockStore
 
 
 class Found(Enum):
@@ -48,7 +48,7 @@ class Staged:
 class Staging:
     """Reads blocks of `store` into `buffers` with `threads` threads. Thread-safe."""
 
-    def __init__(self, store: Blocks, buffers: Buffers, threads: int) -> None:
+    def __init__(self, store: BlockStore, buffers: Buffers, threads: int) -> None:
         self._store = store
         self._buffers = buffers
         self._threads = threads

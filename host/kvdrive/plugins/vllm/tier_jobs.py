@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from kvdrive.blocks.base import READ_BYTES, Blocks
-from kvdrive.blocks.buffers import Buffers, Bytes
-from kvdrive.blocks.slots import HEADER_BYTES
 from kvdrive.plugins.vllm.options import Options
+from kvdrive.prefix.blocks.buffers import Buffers, Bytes
+from kvdrive.prefix.blocks.seal import HEADER_BYTES
+from kvdrive.prefix.blocks.store import READ_BYTES, BlockStore
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class TierJobs:
     A block is checked in a buffer of our own before it is copied to its row.
     """
 
-    def __init__(self, store: Blocks, rows: Bytes, options: Options) -> None:
+    def __init__(self, store: BlockStore, rows: Bytes, options: Options) -> None:
         self._store = store
         self._rows = rows
         most = min(READ_BYTES, options.buffer_bytes // options.threads) // store.slot_bytes

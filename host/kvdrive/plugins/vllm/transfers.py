@@ -10,11 +10,11 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 
-from kvdrive.blocks.base import Blocks
-from kvdrive.blocks.buffers import Buffers, Bytes
-from kvdrive.blocks.slots import HEADER_BYTES
 from kvdrive.plugins.vllm.pages import Pages
 from kvdrive.plugins.vllm.staging import Staged, Staging
+from kvdrive.prefix.blocks.buffers import Buffers, Bytes
+from kvdrive.prefix.blocks.seal import HEADER_BYTES
+from kvdrive.prefix.blocks.store import BlockStore
 
 log = logging.getLogger(__name__)
 _COPIERS = 2
@@ -36,7 +36,7 @@ class Transfers:
     failed jobs.
     """
 
-    def __init__(self, pages: Pages, store: Blocks, staging: Staging, staged: Buffers, free: Buffers) -> None:
+    def __init__(self, pages: Pages, store: BlockStore, staging: Staging, staged: Buffers, free: Buffers) -> None:
         self._pages = pages
         self._store = store
         self._staging = staging

@@ -37,7 +37,7 @@ struct Tokens {
 };
 
 Tokens list_tokens(const Job& job, std::vector<std::uint32_t>& index) {
-  if (job.valid == nullptr) return {nullptr, job.tokens, std::size_t{job.tokens} + job.tail_tokens};
+  if (job.valid == nullptr) return {nullptr, job.tokens, std::size_t{job.tokens} + job.inline_tokens};
   index.resize(job.tokens);
   std::size_t dense = 0;
   for (std::uint32_t first = 0; first < job.tokens; first += 64) {
@@ -45,7 +45,7 @@ Tokens list_tokens(const Job& job, std::vector<std::uint32_t>& index) {
       index[dense++] = first + static_cast<std::uint32_t>(std::countr_zero(left));
     }
   }
-  return {index.data(), dense, dense + job.tail_tokens};
+  return {index.data(), dense, dense + job.inline_tokens};
 }
 
 // Rows of K or V in memory: an array of binary16 numbers, or pages of rows in any format.
@@ -270,10 +270,10 @@ class Attention {
         see_scores(start, end, maxima[worker]);
       });
     });
-    if (job_.tail_tokens != 0) {
+    if (job_.inline_tokens != 0) {
       for (unsigned h = 0; h < job_.g; ++h) {
-        std::memcpy(scores_ + h * stride_ + tokens_.dense, job_.tail_scores + h * job_.tail_stride,
-                    job_.tail_tokens * sizeof(*scores_));
+        std::memcpy(scores_ + h * stride_ + tokens_.dense, job_.inline_scores + h * job_.inline_stride,
+                    job_.inline_tokens * sizeof(*scores_));
       }
       see_scores(tokens_.dense, tokens_.total, maxima.front());
     }
@@ -391,8 +391,8 @@ class Attention {
   template <typename Use>
   void each_piece_of_v(Use use) const {
     each_piece(abi::kValues, use);
-    if (job_.tail_tokens != 0)
-      use(Piece{{job_.tail_v, nullptr, 1, tokens_.dense}, nullptr, tokens_.dense, tokens_.total});
+    if (job_.inline_tokens != 0)
+      use(Piece{{job_.inline_v, nullptr, 1, tokens_.dense}, nullptr, tokens_.dense, tokens_.total});
   }
 
   // Calls work(worker, start, end) for parts of the piece's tokens, after their pages were checked.

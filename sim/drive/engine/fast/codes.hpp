@@ -13,7 +13,6 @@
 #include <cstdint>
 
 #include "common/abi.hpp"
-#include "engine/limits.hpp"
 
 namespace kvdrive::fast {
 

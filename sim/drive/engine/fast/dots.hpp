@@ -12,7 +12,7 @@
 #include "engine/fast/kernels.hpp"
 #include "engine/fast/rounding.hpp"
 #include "engine/fast/statistics.hpp"
-#include "engine/limits.hpp"
+#include "common/abi.hpp"
 
 namespace kvdrive::fast {
 

@@ -15,7 +15,7 @@
 #include "engine/fast/exact.hpp"
 #include "engine/fast/softmax.hpp"
 #include "engine/shapes.hpp"
-#include "group_choice/abi.hpp"
+#include "common/abi.hpp"
 
 namespace kvdrive::fast {
 namespace {
@@ -28,7 +28,7 @@ constexpr std::size_t kChannelBytes = kSpanTokens / 4 + 2;  // of a span: 2 bits
 std::uint32_t check(const abi::GroupChoiceJob& job) {
   std::uint32_t status = bit_if(job.version != abi::kAbiVersion, abi::kBadVersion);
   status |= check_group(job.group) | check_head_dim(job.head_dim);
-  status |= check_tokens(std::uint64_t{job.tokens} + job.tail_tokens);
+  status |= check_tokens(std::uint64_t{job.tokens} + job.inline_tokens);
   status |= bit_if(!is_finite_single(job.scale_log2e), abi::kBadScale);
   status |= bit_if(job.tokens == 0 || job.tokens % kSpanTokens != 0, abi::kBadLength);
   const bool exponent = job.exponent >= abi::kMinIndexExponent && job.exponent <= abi::kMaxIndexExponent;
@@ -105,7 +105,7 @@ class Choice {
         memory_(memory),
         index_(index, memory.data() + job.index, job.head_dim),
         units_(ceil_div(job.tokens, job.unit)),
-        stride_(head_stride(std::size_t{job.tokens} + job.tail_tokens)),
+        stride_(head_stride(std::size_t{job.tokens} + job.inline_tokens)),
         mass_(units_ * job.group) {
     scores_ = context.scratch.room_for_scores(stride_ * job.group);
   }
@@ -134,14 +134,14 @@ class Choice {
   bool is_valid(std::size_t token) const { return !masked() || bit(array<std::uint8_t>(job_.valid), token); }
 
   bool any_token() const {
-    if (!masked() || job_.tail_tokens != 0) return true;
+    if (!masked() || job_.inline_tokens != 0) return true;
     for (std::size_t t = 0; t < job_.tokens; ++t) {
       if (is_valid(t)) return true;
     }
     return false;
   }
 
-  // Scores of the indexed tokens (the lowest one for masked tokens), then those of the tail, and the maximum.
+  // Scores of the indexed tokens (the lowest one for masked tokens), then those of the inline tokens, and the maximum.
   void compute_scores(const SmallQueries& queries) {
     const auto c = std::bit_cast<float>(job_.scale_log2e);
     std::mutex maxima;
@@ -171,12 +171,13 @@ class Choice {
       const std::lock_guard lock(maxima);
       for (unsigned h = 0; h < job_.group; ++h) max_[h] = std::max(max_[h], most[h]);
     });
-    const std::size_t tail_stride = whole_beat_scores(job_.tail_tokens);
+    const std::size_t inline_stride = whole_beat_scores(job_.inline_tokens);
     for (unsigned h = 0; h < job_.group; ++h) {
-      if (job_.tail_tokens != 0) {
+      if (job_.inline_tokens != 0) {
         std::int32_t* const last = scores_ + h * stride_ + job_.tokens;
-        std::memcpy(last, array<std::int32_t>(job_.tail_scores) + h * tail_stride, job_.tail_tokens * sizeof *last);
-        max_[h] = std::max(max_[h], kernels_.max_score(last, job_.tail_tokens));
+        std::memcpy(last, array<std::int32_t>(job_.inline_scores) + h * inline_stride,
+                    job_.inline_tokens * sizeof *last);
+        max_[h] = std::max(max_[h], kernels_.max_score(last, job_.inline_tokens));
       }
       max_[h] = ceil_score(max_[h]);
     }
@@ -198,7 +199,7 @@ class Choice {
           });
     for (unsigned h = 0; h < job_.group; ++h) {
       for (std::size_t unit = 0; unit < units_; ++unit) sum_[h] += mass_[h * units_ + unit];
-      sum_[h] += probabilities(h, job_.tokens, std::size_t{job_.tokens} + job_.tail_tokens);
+      sum_[h] += probabilities(h, job_.tokens, std::size_t{job_.tokens} + job_.inline_tokens);
     }
   }
 

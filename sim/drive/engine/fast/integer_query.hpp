@@ -10,7 +10,7 @@
 
 #include "engine/fast/exact.hpp"
 #include "engine/fast/kernels.hpp"
-#include "engine/limits.hpp"
+#include "common/abi.hpp"
 
 namespace kvdrive::fast {
 

@@ -27,7 +27,7 @@ std::uint32_t check_sizes(const abi::AttentionJob& job) {
   if ((rows || tokens) && (job.r < 1 || job.r > job.head_dim)) status |= abi::kBadR;
   if (!tokens && !is_finite_single(job.scale_log2e)) status |= abi::kBadScale;
   if (rows) return status;
-  status |= check_tokens(std::uint64_t{job.tokens} + job.tail_tokens);
+  status |= check_tokens(std::uint64_t{job.tokens} + job.inline_tokens);
   if (tokens) {
     const std::uint32_t most = std::min(job.tokens, std::uint32_t{abi::kMaxTopK});
     if (job.tokens == 0) status |= abi::kBadLength;
@@ -60,22 +60,22 @@ class Arrays {
 
 std::uint32_t place_arrays(std::span<std::byte> memory, const abi::AttentionJob& from, Job& job) {
   Arrays arrays(memory);
-  const std::uint64_t g = from.group, d = from.head_dim, s = from.tokens, t = from.tail_tokens;
+  const std::uint64_t g = from.group, d = from.head_dim, s = from.tokens, t = from.inline_tokens;
   arrays.place(job.q, from.q, g * d);
   arrays.place(job.result, from.result, records_of(from.group));
   if (job.mode == abi::kSparfRows || job.mode == abi::kSparfTokens) arrays.place(job.rows, from.rows, abi::kBeatBytes);
   if (job.mode == abi::kSparfRows) return arrays.status();
 
   if (from.valid != 0) arrays.place(job.valid, from.valid, bitmap_bytes(s));
-  job.tail_stride = ceil_div(t, kScoresPerBeat) * kScoresPerBeat;
-  arrays.place(job.tail_scores, from.tail_scores, g * job.tail_stride);
+  job.inline_stride = ceil_div(t, kScoresPerBeat) * kScoresPerBeat;
+  arrays.place(job.inline_scores, from.inline_scores, g * job.inline_stride);
   if (job.mode == abi::kSparfTokens) {
     arrays.place(job.k, from.k, ceil_div(s, abi::kLanes) * from.r * abi::kLanes);
     job.out_bytes = bitmap_bytes(s);
   } else {
     arrays.place(job.k, from.k, job.pages != nullptr ? 0 : s * d);
     arrays.place(job.v, from.v, job.pages != nullptr ? 0 : s * d);
-    arrays.place(job.tail_v, from.tail_v, t * d);
+    arrays.place(job.inline_v, from.inline_v, t * d);
     job.out_bytes = g * d * (job.mode == abi::kPartial ? sizeof(float) : sizeof(std::uint16_t));
   }
   if (job.mode == abi::kSparfAttend) arrays.place(job.v_sum, from.v_sum, d);
@@ -133,7 +133,7 @@ std::uint32_t read_job(std::span<std::byte> memory, std::uint64_t address, Job& 
   job.d = from.head_dim;
   job.r = from.r;
   job.tokens = from.tokens;
-  job.tail_tokens = from.tail_tokens;
+  job.inline_tokens = from.inline_tokens;
   job.k_top = from.k_top;
   job.local = from.local;
   job.scale_log2e = from.scale_log2e;

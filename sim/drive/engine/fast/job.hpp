@@ -17,7 +17,7 @@ struct Job {
   unsigned d;
   unsigned r;
   std::uint32_t tokens;
-  std::uint32_t tail_tokens;
+  std::uint32_t inline_tokens;
   std::uint32_t k_top;
   std::uint32_t local;
   std::uint32_t scale_log2e;
@@ -26,9 +26,9 @@ struct Job {
   const std::uint16_t* k;
   const std::uint16_t* v;
   const KvPages* pages;  // null: K and V are arrays
-  const std::int32_t* tail_scores;
-  std::size_t tail_stride;  // scores of inline tokens from one head to the next
-  const std::uint16_t* tail_v;
+  const std::int32_t* inline_scores;
+  std::size_t inline_stride;  // scores of inline tokens from one head to the next
+  const std::uint16_t* inline_v;
   const std::uint8_t* valid;  // null: all tokens are valid
   std::uint8_t* rows;
   const std::int64_t* v_sum;

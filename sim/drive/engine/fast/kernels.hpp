@@ -12,7 +12,7 @@
 #include <cstdint>
 
 #include "engine/fast/codes.hpp"
-#include "group_choice/abi.hpp"
+#include "common/abi.hpp"
 
 namespace kvdrive::fast {
 

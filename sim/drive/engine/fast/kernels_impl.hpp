@@ -8,7 +8,6 @@
 #include "engine/fast/codes_impl.hpp"
 #include "engine/fast/kernels.hpp"
 #include "engine/fast/rounding.hpp"
-#include "engine/limits.hpp"
 
 namespace kvdrive::fast {
 namespace {

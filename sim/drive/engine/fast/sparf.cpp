@@ -47,7 +47,7 @@ class Choice {
       : context_(context),
         kernels_(context.kernels),
         job_(job),
-        stride_(head_stride(std::size_t{job.tokens} + job.tail_tokens)) {
+        stride_(head_stride(std::size_t{job.tokens} + job.inline_tokens)) {
     scores_ = context.scratch.room_for_scores(stride_ * job.g);
   }
 
@@ -69,7 +69,7 @@ class Choice {
     for (std::uint32_t t = 0; t < job_.tokens; t += 64) {
       if (valid_word(job_, t) != 0) return true;
     }
-    return job_.tail_tokens != 0;
+    return job_.inline_tokens != 0;
   }
 
   std::uint32_t valid_lanes(std::size_t block) const {
@@ -98,10 +98,11 @@ class Choice {
     });
     for (unsigned h = 0; h < job_.g; ++h) {
       std::int32_t* head = scores_ + h * stride_;
-      if (job_.tail_tokens != 0) {
-        std::memcpy(head + job_.tokens, job_.tail_scores + h * job_.tail_stride, job_.tail_tokens * sizeof(*head));
+      if (job_.inline_tokens != 0) {
+        std::memcpy(head + job_.tokens, job_.inline_scores + h * job_.inline_stride,
+                    job_.inline_tokens * sizeof(*head));
       }
-      max_[h] = ceil_score(kernels_.max_score(head, std::size_t{job_.tokens} + job_.tail_tokens));
+      max_[h] = ceil_score(kernels_.max_score(head, std::size_t{job_.tokens} + job_.inline_tokens));
     }
     return finite;
   }
@@ -123,7 +124,7 @@ class Choice {
     });
     for (unsigned h = 0; h < job_.g; ++h) {
       sum_[h] = z[h];
-      const std::size_t end = std::size_t{job_.tokens} + job_.tail_tokens;
+      const std::size_t end = std::size_t{job_.tokens} + job_.inline_tokens;
       for (std::size_t t = job_.tokens; t < end; t += kBlockTokens) {
         const auto n = static_cast<unsigned>(std::min<std::size_t>(end - t, kBlockTokens));
         sum_[h] += kernels_.probabilities(scores_ + h * stride_ + t, n, max_[h], head(h) + t);
@@ -173,7 +174,7 @@ class Choice {
     const std::uint32_t* p = head(h);
     std::uint64_t mass = 0;
     for (const std::uint32_t t : chosen) mass += p[t];
-    for (std::size_t t = 0; t < job_.tail_tokens; ++t) mass += p[job_.tokens + t];
+    for (std::size_t t = 0; t < job_.inline_tokens; ++t) mass += p[job_.tokens + t];
     return mass;
   }
 

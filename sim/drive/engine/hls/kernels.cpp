@@ -10,7 +10,7 @@
 #include "engine/hls/calls/calls.hpp"
 #include "engine/hls/library.hpp"
 #include "engine/shapes.hpp"
-#include "group_choice/abi.hpp"
+#include "common/abi.hpp"
 
 namespace kvdrive::hls {
 namespace {

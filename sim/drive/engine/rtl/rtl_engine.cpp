@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "group_choice/abi.hpp"
+#include "common/abi.hpp"
 
 namespace kvdrive {
 namespace {

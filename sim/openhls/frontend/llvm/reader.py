@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from openhls.errors import OpenHlsError
 from openhls.frontend.addresses import STREAM_BYTES
+from openhls.frontend.initial import initial_values
 from openhls.frontend.llvm.debug import DebugInfo
 from openhls.frontend.llvm.instructions import read_instruction
 from openhls.frontend.llvm.module import (
@@ -21,7 +23,7 @@ from openhls.frontend.llvm.module import (
     Variable,
 )
 from openhls.frontend.llvm.tokens import Cursor, clean, constant_bytes
-from openhls.frontend.types import Struct, Type, Void
+from openhls.frontend.types import Array, Int, Struct, Type, Void
 from openhls.ir import UNKNOWN, Location
 from openhls.names import cpp_name
 
@@ -34,6 +36,7 @@ class Reader:
         self._debug = DebugInfo(text, hidden)
         self._structs: dict[str, Type] = {}
         self.module = Module(hidden=hidden)
+        self._starting: set[str] = set()  # functions that run before the program begins
         self._read_structs()
         self._read_tables()
         for match in re.finditer(r"^define (.*?) \{\n(.*?)^\}$", text, re.MULTILINE | re.DOTALL):
@@ -93,15 +96,21 @@ class Reader:
     def _sort_statics(self) -> None:
         """Global variables that nothing changes are tables; of the others, which functions use which.
 
-        Those whose initial values a program computes when it starts are left out: hardware starts with constants.
+        Those whose initial values a program computes when it starts have what it computes; if that is not known, they
+        are left out.
         """
-        for name in self._computed():
-            kept = self.module.statics.get(name)
-            if kept is not None and not _is_stream(kept.type):
+        computed = {name: kept for name in self._computed() if (kept := self.module.statics.get(name)) is not None}
+        plain = {name: kept.type.size for name, kept in sorted(computed.items()) if _is_plain(kept.type)}
+        contents = initial_values(self._text, plain) if plain else {}
+        for name, kept in computed.items():
+            if name in contents:
+                kept.data = contents[name]
+            elif not _is_stream(kept.type):
                 del self.module.statics[name]
+        hardware = self._reached(self.module.functions.keys() - self._starting)
         changed: set[str] = set()
         for function in self.module.functions.values():
-            changed |= _changed(function)
+            changed |= _changed(function) if function.name in hardware else set()
         for name in self.module.statics.keys() - changed:
             kept = self.module.statics.pop(name)
             self.module.tables[name] = (kept.data, kept.type)
@@ -117,15 +126,19 @@ class Reader:
         """Global variables that change before the program begins."""
         line = re.search(r"^@llvm\.global_ctors = .*$", self._text, re.MULTILINE)
         running = re.findall(r'ptr (@(?:"[^"]*"|[\w.$-]+)), ptr', line.group()) if line else []
-        pending = [clean(name) for name in running]
-        functions: dict[str, Function] = {}
+        self._starting = self._reached(clean(name) for name in running)
+        return set().union(*(_changed(self.module.functions[name]) for name in self._starting))
+
+    def _reached(self, names: Iterable[str]) -> set[str]:
+        """Functions with a body, and those that they call."""
+        pending, found = list(names), set[str]()
         while pending:
             name = pending.pop()
-            if name in self.module.functions and name not in functions:
-                functions[name] = self.module.functions[name]
-                blocks = functions[name].blocks.values()
+            if name in self.module.functions and name not in found:
+                found.add(name)
+                blocks = self.module.functions[name].blocks.values()
                 pending += [str(it.flag) for block in blocks for it in block.instructions if it.opcode == "call"]
-        return set().union(*(_changed(function) for function in functions.values()))
+        return found
 
     def _read_function(self, head: str, body: str) -> None:
         match = re.search(r'(@(?:"[^"]*"|[\w.$-]+))\((.*)\)(.*)$', head)
@@ -212,6 +225,13 @@ class Reader:
 def _is_stream(of: Type) -> bool:
     """True for a stream, and for an array of streams."""
     return of.size > 0 and of.size % STREAM_BYTES == 0
+
+
+def _is_plain(of: Type) -> bool:
+    """True for numbers, and arrays and structs of numbers; not for streams and what has addresses."""
+    if isinstance(of, Struct):
+        return all(map(_is_plain, of.fields))
+    return isinstance(of, Int) or (isinstance(of, Array) and _is_plain(of.element) and of.size < STREAM_BYTES)
 
 
 def _changed(function: Function) -> set[str]:

@@ -7,12 +7,6 @@
 
 #include <ap_int.h>
 
-template <int W, int I, bool S, ap_q_mode Q = AP_TRN, ap_o_mode O = AP_WRAP, int N = 0>
-struct ap_fixed_base;
-template <int W, int I = W, ap_q_mode Q = AP_TRN, ap_o_mode O = AP_WRAP, int N = 0>
-struct ap_fixed;
-template <int W, int I = W, ap_q_mode Q = AP_TRN, ap_o_mode O = AP_WRAP, int N = 0>
-struct ap_ufixed;
 
 namespace openhls {
 

@@ -8,9 +8,15 @@
 
 #define AP_INLINE __attribute__((always_inline)) inline
 
-// Of ap_fixed.h; the vendor's ap_int.h declares them.
+// Of ap_fixed.h; the vendor's ap_int.h declares them, too.
 enum ap_q_mode { AP_RND, AP_RND_ZERO, AP_RND_MIN_INF, AP_RND_INF, AP_RND_CONV, AP_TRN, AP_TRN_ZERO };
 enum ap_o_mode { AP_SAT, AP_SAT_ZERO, AP_SAT_SYM, AP_WRAP, AP_WRAP_SM };
+template <int W, int I = W, ap_q_mode Q = AP_TRN, ap_o_mode O = AP_WRAP, int N = 0>
+struct ap_fixed;
+template <int W, int I = W, ap_q_mode Q = AP_TRN, ap_o_mode O = AP_WRAP, int N = 0>
+struct ap_ufixed;
+template <int W, int I, bool S, ap_q_mode Q = AP_TRN, ap_o_mode O = AP_WRAP, int N = 0>
+struct ap_fixed_base;
 
 template <int W>
 struct ap_int;
@@ -58,6 +64,20 @@ AP_INLINE constexpr void put(bits<W, S>& target, const T& value) {
   } else {
     target = static_cast<bits<W, S>>(value);
   }
+}
+
+// What a prefix behind the sign says: 0x, 0b, 0o or 0d; 0 without one.
+template <int N>
+AP_INLINE constexpr int radix_of(const char (&text)[N], int sign) {
+  if (N < sign + 3 || text[sign] != '0') return 0;
+  const char letter = text[sign + 1];
+  if (letter == 'x' || letter == 'X') return 16;
+  if (letter == 'b' || letter == 'B') return 2;
+  if (letter == 'o' || letter == 'O') return 8;
+  return letter == 'd' || letter == 'D' ? 10 : 0;
+}
+AP_INLINE constexpr int digit_of(char letter) {
+  return letter >= 'a' ? letter - 'a' + 10 : letter >= 'A' ? letter - 'A' + 10 : letter - '0';
 }
 
 template <int W, bool S>
@@ -155,8 +175,6 @@ using value_of = ap_int_base<operand<T>::kWidth, operand<T>::kSigned>;
 template <typename T>
 using if_known = typename enable_if<operand<T>::kKnown>::type;
 template <typename T>
-using if_text = typename enable_if<__is_same(T, char)>::type;
-template <typename T>
 using if_number = typename enable_if<operand<T>::kNumber>::type;
 // Numbers, ranges, bits and concatenations of them can be concatenated.
 template <typename A, typename B>
@@ -249,6 +267,23 @@ struct ap_int_base {
   template <typename T, typename = openhls::if_known<T>>
   AP_INLINE constexpr ap_int_base(const T& value) {
     *this = value;
+  }
+  // A number as a text: "0x1f", "-12"; a prefix says the radix if it is 0.
+  template <int N>
+  AP_INLINE constexpr ap_int_base(const char (&text)[N], signed char radix = 0) : V(0) {
+    const bool negative = text[0] == '-';
+    const int sign = text[0] == '-' || text[0] == '+' ? 1 : 0;
+    const int prefix = openhls::radix_of(text, sign);
+    const int base = radix != 0 ? radix : prefix != 0 ? prefix : 10;
+    Wide number = 0;
+    for (int i = 0; i < N - 1; ++i) {
+#pragma HLS UNROLL
+      if (i < sign + (prefix != 0 ? 2 : 0)) continue;
+      const int digit = openhls::digit_of(text[i]);
+      if (digit < 0 || digit >= base) __builtin_trap();  // which is refused
+      number = static_cast<Wide>(static_cast<Wide>(number * static_cast<Wide>(base)) + static_cast<Wide>(digit));
+    }
+    openhls::put<W, S>(V, negative ? static_cast<Wide>(-number) : number);
   }
   ap_int_base(float) = delete;
   ap_int_base(double) = delete;
@@ -407,10 +442,8 @@ struct ap_int_base {
 
 template <int W>
 struct ap_uint : ap_int_base<W, false> {
-  template <typename T, typename = openhls::if_text<T>>
-  ap_uint(const T*, signed char = 0) {
-    static_assert(!__is_same(T, char), "openhls: an ap_uint is not made of a text; write the number itself");
-  }
+  template <int N>
+  AP_INLINE constexpr ap_uint(const char (&text)[N], signed char radix = 0) : Base(text, radix) {}
   using Base = ap_int_base<W, false>;
   ap_uint() = default;
   template <typename T, typename = openhls::if_known<T>>
@@ -426,10 +459,8 @@ struct ap_uint : ap_int_base<W, false> {
 
 template <int W>
 struct ap_int : ap_int_base<W, true> {
-  template <typename T, typename = openhls::if_text<T>>
-  ap_int(const T*, signed char = 0) {
-    static_assert(!__is_same(T, char), "openhls: an ap_int is not made of a text; write the number itself");
-  }
+  template <int N>
+  AP_INLINE constexpr ap_int(const char (&text)[N], signed char radix = 0) : Base(text, radix) {}
   using Base = ap_int_base<W, true>;
   ap_int() = default;
   template <typename T, typename = openhls::if_known<T>>
@@ -469,6 +500,10 @@ struct ap_range_ref {
     return *this;
   }
   AP_INLINE ap_range_ref& operator=(const ap_range_ref& other) { return *this = other.get(); }
+  template <int W2, int I2, bool S2, ap_q_mode Q2, ap_o_mode O2, int N2>
+  AP_INLINE ap_range_ref& operator=(const ap_fixed_base<W2, I2, S2, Q2, O2, N2>& value) {
+    return *this = value.to_ap_int_base();
+  }
   AP_INLINE int length() const { return high - low + 1; }
   AP_INLINE int to_int() const { return get().to_int(); }
   AP_INLINE unsigned to_uint() const { return get().to_uint(); }
@@ -683,3 +718,5 @@ template <int W, bool S>
 AP_INLINE auto ap_int_base<W, S>::operator-() const {
   return ap_int_base<1, false>(0) - *this;
 }
+
+#include <ap_fixed.h>  // as at the end of the vendor's ap_int.h

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 
+from openhls.builder import Builder
 from openhls.evaluate import folded
 from openhls.ir import COMPARISONS, FALSE, TRUE, Const, Opcode, Operand, Operation, Value
-from openhls.passes.builder import Builder
 
 COMMUTATIVE = frozenset({Opcode.ADD, Opcode.MUL, Opcode.AND, Opcode.OR, Opcode.XOR, Opcode.EQ, Opcode.NE})
 MOST_RUNS = 4  # pieces that a constant may cut a value into

@@ -18,7 +18,7 @@ CHUNKS = 3 * 12  # whole blocks of 32 tokens in three prompts
 NO_ROOM = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1_500_000, -1))"
 KILL = """
 import os, signal
-from kvdrive.blocks.slots import SlotFile
+from kvdrive.prefix.blocks.file import SlotFile
 write, left = SlotFile.write, [7]
 def killing(self, *given):
     left[0] -= 1
@@ -32,7 +32,7 @@ BLOCKS = {"blocks.kv", "blocks.kv.index"}
 OPEN_UMASK = """
 import json, os
 from pathlib import Path
-from kvdrive.blocks import drive_blocks, file_blocks
+from kvdrive.prefix.blocks.store import BlockStore
 os.umask(0)
 def looking(close):
     def look(self):
@@ -41,8 +41,7 @@ def looking(close):
         (place.parent / "modes").write_text(json.dumps(modes))
         close(self)
     return look
-for kind in (drive_blocks.DriveBlocks, file_blocks.FileBlocks):
-    kind.close = looking(kind.close)
+BlockStore.close = looking(BlockStore.close)
 """
 
 OTHER_VERSION = """
@@ -212,7 +211,7 @@ def test_another_configuration_of_the_same_weights_finds_nothing(engines, config
     assert engines.run(config, rounds=1, overrides=overrides)["rounds"][0]["cached"] != [0] * 3
 
 
-def test_blocks_leave_while_others_load(engines):
+def test_blocks_are_evicted_while_others_load(engines):
     expected = tokens(engines.run("none", rounds=1))
     found = engines.run(bytes=20 * 135_168, rounds=3)
     assert tokens(found) == expected
@@ -220,7 +219,7 @@ def test_blocks_leave_while_others_load(engines):
     assert engines.file.stat().st_size <= 20 * 135_168
 
 
-def test_blocks_in_use_stay_when_others_leave(engines):
+def test_blocks_in_use_stay_when_others_are_evicted(engines):
     """Room for two and a half prompts: the third takes that of the second, because the first was asked again."""
     found = engines.run(bytes=30 * 135_168, order=[0, 1, 0, 2, 0], rounds=1)
     assert found["store"]["evictions"] > 0

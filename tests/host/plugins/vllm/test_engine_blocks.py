@@ -62,7 +62,7 @@ def opened(**options):
         engine.blocks.close()
 
 
-def test_blocks_that_requests_use_stay_and_others_leave(tmp_path):
+def test_blocks_that_requests_use_stay_and_others_are_evicted(tmp_path):
     with opened(path=tmp_path / "blocks", bytes=3 * SLOT) as engine:
         engine.store(b"a", b"b", b"c")
         engine.blocks.finish("request", [b"a", b"b"])

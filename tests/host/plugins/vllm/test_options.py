@@ -22,8 +22,8 @@ def test_options():
     [
         ({}, "needs either 'path'"),
         ({"path": "x", "drive": "y"}, "needs either 'path'"),
-        ({"drive": "x", "eviction": "fifo"}, "leave 'eviction' out"),
-        ({"path": "x", "byte": 1}, "has no 'byte': known are buffer_bytes, bytes, drive"),
+        ({"path": "x", "daily_bytes": -1}, "'daily_bytes' must be at least 0"),
+        ({"path": "x", "byte": 1}, "has no 'byte': known are buffer_bytes, bytes, daily_bytes, drive"),
         ({"path": "x", "bytes": "many"}, "are whole numbers"),
         ({"path": "x", "threads": 0}, "'threads' must be at least 1"),
         ({"path": "x", "eviction": "random"}, "choose lru, fifo"),

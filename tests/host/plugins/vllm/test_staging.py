@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import Future
+from pathlib import Path
 
 import pytest
 
-from kvdrive.blocks.buffers import Buffers
-from kvdrive.blocks.file_blocks import FileBlocks
 from kvdrive.plugins.vllm.staging import Found, Staging
+from kvdrive.prefix.blocks.buffers import Buffers
+from kvdrive.prefix.blocks.file import blocks_in_file
+from kvdrive.prefix.blocks.store import BlockOptions
 
 BLOCK = 4000
 
@@ -38,7 +40,7 @@ class Bench:
     """A store with blocks 0 to 9, and memory for 4."""
 
     def __init__(self, path, threads: int = 4) -> None:
-        self.store = FileBlocks(path, BLOCK, 1 << 20)
+        self.store = blocks_in_file(path, BLOCK, BlockOptions(1 << 20))
         self.buffers = Buffers(4, self.store.slot_bytes)
         self.staging = Staging(self.store, self.buffers, threads)
         self.pool = self.staging._pool = Later()
@@ -84,7 +86,7 @@ def test_a_block_that_is_being_written_is_pending(bench):
 
 
 def test_a_damaged_block_is_a_miss_and_what_follows_it_is_dropped(bench):
-    with bench.store.path.open("r+b") as file:
+    with Path(bench.store._medium.place).open("r+b") as file:
         file.seek(1 * bench.store.slot_bytes + 100)
         file.write(b"x")
     assert bench.look("a", 0, 1, 2, 3) == "RRRR"

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kvdrive.blocks.file_blocks import FileBlocks
 from kvdrive.plugins.vllm.options import Options
 from kvdrive.plugins.vllm.tier_jobs import TierJob, TierJobs
+from kvdrive.prefix.blocks.file import blocks_in_file
+from kvdrive.prefix.blocks.store import BlockOptions
 
 ROW, ROWS = 8192, 24
 SLOT = 12_288  # header, row, padding to 4096
@@ -26,7 +27,7 @@ class Tier:
     """A store of `slots` blocks, and memory whose row `number` begins with the bytes `number`."""
 
     def __init__(self, path: Path, slots: int, **options) -> None:
-        self.blocks = FileBlocks(path, ROW, slots * SLOT, b"model")
+        self.blocks = blocks_in_file(path, ROW, BlockOptions(slots * SLOT, b"model"))
         self.rows = np.repeat(np.arange(ROWS, dtype=np.uint8), ROW).reshape(ROWS, ROW)
         self.jobs = TierJobs(self.blocks, self.rows, Options(path, **options))
         self.numbers = 0
@@ -97,10 +98,10 @@ def test_a_full_disk_fails_stores_and_keeps_what_is_there(path):
         assert tier.do("load", names, rows).whole == [True] * 40 + [False] * 20
 
 
-def test_blocks_that_are_read_do_not_leave(path):
+def test_blocks_that_are_read_are_not_evicted(path):
     with opened(path, slots=2) as tier:
         tier.do("store", keys(1, 2), [1, 2])
-        read, seen = tier.blocks._file.read, []
+        read, seen = tier.blocks._medium.read, []
 
         def meanwhile(slots, wanted, given):
             tier.jobs.store(50, keys(3, 4), [3, 4])
@@ -109,7 +110,7 @@ def test_blocks_that_are_read_do_not_leave(path):
             seen.extend(tier.jobs.finished())
             return read(slots, wanted, given)
 
-        tier.blocks._file.read = meanwhile
+        tier.blocks._medium.read = meanwhile
         assert tier.do("load", keys(1), [10]).whole == [True]
         assert (tier.rows[10] == 1).all()
         assert [job.whole for job in seen] == [[True, False]], "block 2 made room, block 1 was being read"

@@ -1,4 +1,4 @@
-"""The picture of docs/weights.md: a bar for each contender, whose parts add up to its token."""
+"""The picture of docs/guide/weights.md: a bar for each contender, whose parts add up to its token."""
 
 from bench.weights.dense import SPLIT, split
 from bench.weights.picture import picture

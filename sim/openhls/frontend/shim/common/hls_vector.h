@@ -106,13 +106,35 @@ class alignas(details::vector_alignment(N * sizeof(T))) vector {
   }
   friend bool operator!=(const vector& a, const vector& b) { return !(a == b); }
 
-  T reduce_add() const {
+  template <typename Operation>
+  T reduced(Operation operation) const {
     T total = data_[0];
     for (std::size_t i = 1; i < N; ++i) {
 #pragma HLS UNROLL
-      total = static_cast<T>(total + data_[i]);
+      total = static_cast<T>(operation(total, data_[i]));
     }
     return total;
+  }
+  T reduce_add() const {
+    return reduced([](const T& x, const T& y) { return x + y; });
+  }
+  T reduce_mult() const {
+    return reduced([](const T& x, const T& y) { return x * y; });
+  }
+  T reduce_and() const {
+    return reduced([](const T& x, const T& y) { return x & y; });
+  }
+  T reduce_or() const {
+    return reduced([](const T& x, const T& y) { return x | y; });
+  }
+  T reduce_xor() const {
+    return reduced([](const T& x, const T& y) { return x ^ y; });
+  }
+  T reduce_max() const {
+    return reduced([](const T& x, const T& y) { return x < y ? y : x; });
+  }
+  T reduce_min() const {
+    return reduced([](const T& x, const T& y) { return y < x ? y : x; });
   }
 
  private:

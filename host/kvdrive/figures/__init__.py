@@ -1,1 +1,0 @@
-"""The papers' figures from our models: numbers, pictures and one page."""

@@ -1,1 +1,0 @@
-"""The papers' claims, each beside our own value: `kvdrive ledger`."""

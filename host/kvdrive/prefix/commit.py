@@ -1,0 +1,107 @@
+"""What the index names of one running sequence."""
+
+from __future__ import annotations
+
+from kvdrive.kvcache.places import places_of
+from kvdrive.kvcache.sequence import Sequence
+from kvdrive.prefix.context import Context
+from kvdrive.prefix.entry import Entry, describe
+from kvdrive.prefix.owner import is_alive
+from kvdrive.prefix.record import Record
+from kvdrive.prefix.tokens import Tokens
+
+
+class Committed:
+    """`number`: the sequence's session in the index, None before the first commit; `tokens`: how many that names.
+
+    `source`: the stored session that the sequence began with. A commit replaces it once it names all of its tokens.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.number: int | None = None
+        self.tokens = 0
+        self.source: Entry | None = None
+        self._context = context
+        self._index = context.stored.index
+        self._counted = 0  # tokens whose writes the governor counted, or that were not written again
+
+    def forked(self, source: Entry, tokens: int) -> None:
+        """The sequence begins with `tokens` tokens of a stored session."""
+        self.source, self._counted = source, tokens
+
+    def commit(self, record: Record, sequence: Sequence, tokens: Tokens, count: int) -> None:
+        """Name the first `count` tokens, which are durable with their `record`. Replaced sessions, and those beyond the
+        bounds, leave the index at the same time. Raises sqlite3.Error.
+        """
+        context, index, number = self._context, self._index, self.number
+        written = max(count - self._counted, 0) * record.bytes_per_token
+        keys, tail = tokens.keys(count), tokens.tail(count)
+        with index.transaction():
+            replaced = self._replaced(record, tokens, count)
+            if replaced is not None:
+                index.remove(replaced.id)
+            if number is None or not index.grow(number, keys.keys, count, tail, keys.last):
+                places = places_of(sequence, context.stored.backing.queues)
+                new = describe(record, places, tokens.held[:count], keys, owner=context.owner)
+                number = index.add(new, keys.keys, pinned=replaced is not None and replaced.pinned)
+            context.governor.wrote(written)
+            context.on_step("noted")
+        self.number, self.tokens = number, count
+        context.on_step("committed")
+        self._counted = max(self._counted, count)
+        if replaced is not None:
+            self.source = None
+            context.stored.remove([replaced])
+        context.evictor.enforce(record.tenant)
+
+    def withdraw(self) -> None:
+        """Remove the session from the index; the sequence still runs."""
+        if self.number is not None:
+            with self._index.transaction():
+                self._index.remove(self.number)
+        self.number, self.tokens = None, 0
+
+    def truncate(self, tokens: int) -> None:
+        """The drives are about to remove all but the first `tokens` tokens, so what names more is withdrawn first."""
+        if tokens < self.tokens:
+            self.withdraw()
+        self._counted = min(self._counted, tokens)
+
+    def removed(self, tokens: int) -> None:
+        """`tokens` tokens were removed behind the first group."""
+        self._counted = max(self._counted - tokens, 0)
+
+    def close(self) -> None:
+        """The session stays as it was committed last."""
+        if self.number is not None:
+            with self._index.transaction():
+                self._index.set(self.number, owner="")
+
+    def detach(self) -> None:
+        """The session stays as it is; the sequence, a fork of it from now on, has none."""
+        if self.number is not None:
+            self.close()
+            self.source = self._index.get(self.number)
+            self.number, self.tokens = None, 0
+
+    def lost(self) -> None:
+        """A drive lost tokens of the sequence: neither it nor the one that it was forked from is found again."""
+        source = None if self.source is None else self._index.get(self.source.id)
+        self.withdraw()
+        self.source, self._counted = None, 0
+        if source is not None and not source.owner:
+            self._context.stored.drop([source.id])
+
+    def _replaced(self, record: Record, tokens: Tokens, count: int) -> Entry | None:
+        """The session that a commit replaces: the one with its name, or the one that it goes on with."""
+        if record.name:
+            named = self._index.named(record.name, record.tenant)
+            return named if named is not None and named.id != self.number and not is_alive(named.owner) else None
+        source = None if self.source is None else self._index.get(self.source.id)
+        if source is None or Record.of(source.record).removals != record.removals:
+            return None
+        if source.pinned or source.name or source.owner or source.tokens > count:
+            return None
+        known = source.tokens - len(source.tail)
+        same = tokens.keys(count).keys[known // record.block - 1] == source.last if known else True
+        return source if same and tokens.held[known : source.tokens] == source.tail else None

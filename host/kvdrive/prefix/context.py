@@ -1,0 +1,34 @@
+"""What the open sessions of one store share."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from kvdrive.prefix.evictor import Evictor
+from kvdrive.prefix.owner import this_process
+from kvdrive.prefix.resume import Costs
+from kvdrive.prefix.stored import StoredSessions
+from kvdrive.prefix.wear import Governor
+
+_stores = itertools.count()
+
+
+@dataclass
+class Context:
+    """`every`: tokens between two saves of a running sequence. `check_model` raises where the model is not the one
+    whose identity names sessions. `owner`: the name of this store among all processes. `saver`: the thread that saves
+    in the background. `on_step` is called with the name of each step of a save, for tests.
+    """
+
+    stored: StoredSessions
+    evictor: Evictor
+    governor: Governor
+    costs: Costs
+    every: int
+    check_model: Callable[[], None]
+    owner: str = field(default_factory=lambda: this_process(next(_stores)))
+    saver: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "kvdrive-saver"))
+    on_step: Callable[[str], None] = lambda step: None

@@ -1,0 +1,387 @@
+"""A running sequence that is saved as a session. It is the one owner of its state.
+
+A save makes what the drives have of the sequence a session: record and tokens on the drives, FLUSH, index.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from concurrent.futures import Future, wait
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from kvdrive import abi
+from kvdrive.errors import KvdriveError, TargetError
+from kvdrive.identity.calls import why_not_plain
+from kvdrive.kvcache.overflow import Removal
+from kvdrive.kvcache.xcache.sequence import InputSequence
+from kvdrive.nvme.errors import CommandError
+from kvdrive.prefix.commit import Committed
+from kvdrive.prefix.context import Context
+from kvdrive.prefix.layouts import Layouts
+from kvdrive.prefix.lookup import Match
+from kvdrive.prefix.metadata import Metadata, RecordsFullError
+from kvdrive.prefix.record import Record
+from kvdrive.prefix.resume import Strategy
+from kvdrive.prefix.tokens import Tokens
+
+if TYPE_CHECKING:
+    from kvdrive.kvcache.batch import Batch
+
+log = logging.getLogger(__name__)
+
+
+class OpenSession:
+    """The listener of `batch` (see `kvcache.listener.Listener`), open until `batch` has none.
+
+    `layouts`: those of its tenant. `strategy`: how it goes on with stored tokens; None: none were found. `full`: why
+    the drives take no more changes of its session; "": they do.
+    """
+
+    def __init__(
+        self, context: Context, batch: Batch, layouts: Layouts, name: str, strategy: Strategy | None = None
+    ) -> None:
+        self.batch: Batch = batch
+        self.layouts = layouts
+        self.name = name
+        self.strategy = strategy
+        self.tokens = Tokens(layouts.group, lambda: self.layout.chain.without(self._removals))
+        self.metadata = Metadata()
+        self.committed = Committed(context)
+        self.full = ""
+        self._context = context
+        self._stats = context.stored.stats
+        self._admitted: bool | None = None  # what the governor said; None before it was asked
+        self._saving: Future[None] | None = None  # in the background
+        batch.listener = self
+
+    def resume(self, match: Match) -> None:
+        """Fill the empty batch with stored tokens."""
+        entry, record = match.entry, Record.of(match.entry.record)
+        removals = [Removal(at, tokens) for at, tokens in record.removals]
+        self.batch.adopt([match.sequence], torch.tensor([match.tokens]), record.layers, removals)
+        held, removed = record.split(match.tokens)
+        self.tokens.fill([] if self.strategy == "recompute" else held, removed)
+        # with X the fork's record may name tokens that the fork does not have: the next save replaces it
+        text = None if record.inputs else entry.record
+        self.metadata.forked(len(match.sequence.slices), len(held), text)
+        self.committed.forked(entry, len(held))
+
+    # ---- state ----
+
+    @property
+    def is_open(self) -> bool:
+        """True while the sequence is saved."""
+        return self.batch.listener is self
+
+    @property
+    def number(self) -> int | None:
+        """The number of its session; None before the first save."""
+        return self.committed.number
+
+    @property
+    def saved(self) -> int:
+        """How many tokens the index names."""
+        return self.committed.tokens
+
+    @property
+    def layout(self) -> Record:
+        """How it lies on the drives."""
+        return self.layouts.of(self.batch.sequences)
+
+    @property
+    def record(self) -> Record:
+        """What is needed to go on with it."""
+        batch, layout = self.batch, self.layout
+        inputs, indices = None, [layer.index for layer in batch.drive_layers]
+        if isinstance(row := batch.sequences[0], InputSequence) and layout.inputs is not None:
+            inputs = layout.inputs | {"layers": row.describe_layers()}
+        layers, removals = batch.describe_layers(), self._removals
+        return replace(layout, name=self.name, indices=indices, layers=layers, removals=removals, inputs=inputs)
+
+    @property
+    def _removals(self) -> list[list[int]]:
+        """See Record."""
+        return [[removal.at, removal.tokens] for removal in self.batch.removals]
+
+    @property
+    def _stored(self) -> int:
+        """Tokens that the drives have in every layer, as far as their numbers are known."""
+        return min(len(self.tokens.held), *(layer.stored for layer in self.batch.drive_layers))
+
+    # ---- what happens to the batch (see Listener) ----
+
+    def called(self, arguments: dict[str, Any]) -> None:
+        """See Listener. Saves when enough tokens have come."""
+        tokens = self.tokens
+        known = len(tokens.held) + len(tokens.removed)
+        if reason := why_not_plain(arguments, known):
+            return self.stop(reason)
+        ids = arguments["input_ids"]
+        if self.batch.length != known + ids.shape[1]:
+            return self.stop("some of its tokens did not come through the model's own forward")
+        self._count_load()
+        before = len(tokens.held)
+        tokens.held += ids[0].tolist()
+        every = self._context.every
+        if self._stored // every > self.saved // every:
+            try:
+                if self.batch.placement.saves_behind:
+                    self._save_behind()
+                else:
+                    self.save()
+            except BaseException:
+                tokens.truncate(before)  # the call counts as failed
+                raise
+        return None
+
+    def shrinks(self, tokens: int) -> None:
+        """See Listener. The index forgets the session before the drives do; a later save adds it again."""
+        self._wait_quietly()
+        self.committed.truncate(tokens)
+        self.tokens.truncate(tokens)
+        self.metadata.truncate(tokens)
+        if tokens == 0:
+            self._begin_anew()
+
+    def removes(self, tokens: int) -> None:
+        """See Listener. What the index names stays a session of its own; the batch goes on with a fork, which no
+        rebuilt index takes for whole.
+        """
+        self._wait_quietly()
+        self._fork()
+        self.metadata.mark_unusable(self.batch.sequences[0].slices, self.record)
+
+    def removed_tokens(self, tokens: int) -> None:
+        """See Listener."""
+        self.tokens.remove(tokens)
+        self.committed.removed(tokens)
+
+    def reordered(self) -> None:
+        """See Listener."""
+        self.stop("its rows change places")
+
+    def model_changed(self, reason: str) -> None:
+        """See Listener. What was saved stays what it is; the batch goes on with a fork of it."""
+        if not self.batch.length:
+            return self.tokens.rename()
+        self._wait_quietly()
+        try:
+            self._fork()
+        except KvdriveError as error:
+            log.info("a session does not stay: %s", error)
+        return self.stop(reason)
+
+    def lost(self) -> None:
+        """See Listener. The session that this one was forked from has lost the same tokens."""
+        self._wait_quietly()
+        self._stats.lost += 1
+        self.committed.lost()
+        self._begin_anew()
+
+    def make_room(self) -> bool:
+        """See Listener."""
+        return self._context.evictor.make_room()
+
+    def runs_in_memory_alone(self, reason: str) -> bool:
+        """See Listener."""
+        log.warning("a sequence goes on in memory, its later tokens are not saved: %s", reason)
+        self._wait_quietly()
+        self.committed.close()
+        self.batch.listener = None
+        return self.number is not None
+
+    def detaching(self) -> None:
+        """See Listener."""
+        self.finish()
+
+    # ---- saving ----
+
+    def admits(self, ids: list[int]) -> bool:
+        """True if a sequence that begins with `ids` is written for later use. The governor is asked once."""
+        if self._admitted is None:
+            named = bool(self.name) or self.committed.source is not None
+            with self._context.stored.index.transaction():
+                self._admitted = named or self._context.governor.admits(self._wanted_keys(ids))
+        return self._admitted
+
+    def save(self) -> None:
+        """Save what the drives have. A failure is logged, and generation goes on.
+
+        Raises TargetError, and CommandError when K and V themselves could not be stored.
+        """
+        self.wait()
+        self._context.check_model()
+        if tokens := self._to_save():
+            self.batch.synchronize()
+            self._try_to_save(tokens)
+            self._stop_if_full()
+
+    def save_all(self) -> int | None:
+        """Save all tokens, pending ones as well. Returns the session's number; None if it is not saved.
+
+        Raises CommandError, TargetError.
+        """
+        while True:
+            try:
+                self.batch.write_all()
+                break
+            except CommandError as error:
+                if not self.batch.send_again(error):
+                    raise
+        self.save()
+        return self.number
+
+    def finish(self) -> int | None:
+        """Save all tokens, and close; the batch is empty then. Returns as `save_all` does."""
+        context, batch = self._context, self.batch
+        try:
+            self.wait()
+            if self._admitted is False:
+                with context.stored.index.transaction():  # going on with all of it is a second use
+                    context.stored.index.accounts.wanted(self._wanted_keys(self.tokens.held))
+            elif self.tokens.held and self._stored:
+                self.save_all()
+        except (CommandError, TargetError, sqlite3.Error) as error:
+            self._stats.failed_saves += 1
+            log.warning("the last tokens of a session could not be saved: %s", str(error))
+        finally:
+            batch.listener = None
+            batch.transfers.abandon()
+            if self.number is not None:
+                batch.hand_over()
+                self.committed.close()
+            batch.reset()
+        context.evictor.enforce(self.layouts.tenant)
+        return self.number
+
+    def discard(self) -> None:
+        """Close an unused session: nothing is saved, and the batch is empty."""
+        self.batch.listener = None
+        self.batch.reset()
+
+    def stop(self, reason: str) -> None:
+        """Save no more of this sequence, which goes on. What was saved of it is forgotten."""
+        log.warning("a sequence is not saved: %s", reason)
+        self._wait_quietly()
+        self.committed.withdraw()
+        self.batch.listener = None
+
+    def wait(self) -> None:
+        """Wait for the save in the background. Raises its TargetError."""
+        if self._saving is not None:
+            saving, self._saving = self._saving, None
+            saving.result()
+
+    # ---- parts ----
+
+    def _wait_quietly(self) -> None:
+        """`wait` where an error of the drive does not matter any more."""
+        try:
+            self.wait()
+        except KvdriveError as error:
+            log.info("a save in the background failed: %s", error)
+
+    def _save_behind(self) -> None:
+        """Save what is on its way to the drives now, in the background, one save at a time.
+
+        Raises the TargetError of the save before.
+        """
+        if self._saving is not None and not self._saving.done():
+            return
+        self.wait()
+        self._context.check_model()
+        if tokens := self._to_save():
+            sent = self.batch.transfers.outstanding()
+            self._saving = self._context.saver.submit(self._save_sent, tokens, sent)
+
+    def _save_sent(self, tokens: int, sent: list[Future[None]]) -> None:
+        """In the background: save `tokens` tokens once the appends `sent` have ended."""
+        wait(sent)
+        if not any(one.exception() for one in sent):  # the next call of the model raises such an error
+            self._try_to_save(tokens)
+
+    def _to_save(self) -> int:
+        """Tokens that should be saved now; 0: there is nothing to do."""
+        tokens = self._stored
+        if not self.is_open or tokens <= self.saved or self._stop_if_full():
+            return 0
+        if not self.admits(self.tokens.held[:tokens]):
+            return 0
+        row = self.batch.sequences[0]
+        if len(row.slices) != self.layout.parts:
+            self.stop("a drive has failed")
+            return 0
+        if isinstance(row, InputSequence) and not row.in_order:
+            self.stop("its positions are not the numbers of its tokens, by which K is rebuilt from stored layer inputs")
+            return 0
+        return tokens
+
+    def _try_to_save(self, tokens: int) -> None:
+        """Save; a failure is counted and logged. Raises TargetError."""
+        try:
+            self._save(tokens)
+        except RecordsFullError as error:
+            self.full = str(error)  # the model's thread stops it: to fork, its appends must have ended
+            return
+        except (CommandError, sqlite3.Error) as error:
+            self._stats.failed_saves += 1
+            log.warning("a session could not be saved: %s", str(error))
+            return
+        self._stats.saves += 1
+
+    def _save(self, tokens: int) -> None:
+        """Save the first `tokens` tokens, which the drives have.
+
+        Raises CommandError, TargetError, RecordsFullError, sqlite3.Error.
+        """
+        context, sequence, record = self._context, self.batch.sequences[0], self.record
+        ids = self.tokens.all(tokens)
+        try:
+            self.metadata.write(sequence.slices, record, ids)
+        except CommandError as error:
+            if error.status != abi.NvmeStatus.CAPACITY_EXCEEDED or not context.evictor.make_room():
+                raise
+            self.metadata.write(sequence.slices, record, ids)
+        context.on_step("explained")
+        self.batch.part.shared.backing.flush()
+        context.on_step("durable")
+        self.committed.commit(record, sequence, self.tokens, tokens)
+
+    def _stop_if_full(self) -> bool:
+        """Save no more of a sequence whose session takes no more records; what the index names of it stays.
+
+        In the model's thread. Raises CommandError, TargetError.
+        """
+        if self.full:
+            self.batch.synchronize()
+            self._fork()
+            self.stop(self.full)
+        return bool(self.full)
+
+    def _fork(self) -> None:
+        """What the index names stays a session of its own; the batch goes on with a fork of it."""
+        if self.number is not None:
+            self.batch.sequences[:] = [sequence.fork() for sequence in self.batch.sequences]
+            self.committed.detach()
+
+    def _begin_anew(self) -> None:
+        """Its next session on the drives will be an empty one."""
+        self.metadata.clear()
+        self.full = ""
+        self.tokens.rename()
+
+    def _count_load(self) -> None:
+        """If a load into memory has ended, the next choices know its rate."""
+        if (load := self.batch.placement.load_ended()) is not None:
+            self.strategy = "recompute" if load.late else "load"
+            self._stats.late_loads += load.late
+            self._stats.loaded_bytes += load.bytes
+            self._context.costs.loaded(load)
+
+    def _wanted_keys(self, ids: list[int]) -> list[int]:
+        """The keys under which the governor knows a prompt, in whatever layout it would be stored."""
+        return list(self.layouts.kv.chain.keys(ids))

@@ -1,0 +1,1 @@
+"""AttentionStore / CachedAttention (K and V reused across turns), with a replay of its evaluation."""

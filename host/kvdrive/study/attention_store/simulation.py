@@ -1,0 +1,328 @@
+"""Replays a trace in virtual time. Index and eviction are the store's own code; times come from the machine's rates."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from dataclasses import dataclass
+from itertools import count, islice
+
+from kvdrive.prefix.entry import Entry, NewEntry
+from kvdrive.prefix.eviction import make_eviction
+from kvdrive.prefix.eviction.queue_aware import QueueAware
+from kvdrive.prefix.index import Index
+from kvdrive.study.attention_store.hardware import Machine, Model
+from kvdrive.study.attention_store.traces import Request, Trace
+
+_ROOT = -1
+
+
+@dataclass
+class Result:
+    """What a replay counted. `returning`: requests with history; `hits`: those of them that found some of it.
+
+    `memory_hits`: of the hits, those whose session was in memory. `recomputed`: requests whose K and V would have taken
+    longer to load than to compute. Times in seconds; `prefill` and `decode` are those of `gpus` GPUs.
+    """
+
+    gpus: int = 1
+    requests: int = 0
+    returning: int = 0
+    hits: int = 0
+    memory_hits: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    recomputed: int = 0
+    evictions: int = 0
+    bytes_written: int = 0
+    prefill: float = 0.0
+    decode: float = 0.0
+    first_token: float = 0.0
+    begin: float = 0.0
+    end: float = 0.0
+
+    def figures(self, machine: Machine) -> dict[str, float]:
+        """Shares, means and costs."""
+        hours = (self.end - self.begin) / 3600
+        gpu = self.prefill / 3600 * self.gpus * machine.gpu_price
+        store = hours * (machine.memory * machine.memory_price + machine.disk * machine.disk_price) / 1e9
+        return {
+            "requests": self.requests,
+            "hit_rate": _share(self.hits, self.returning),
+            "hit_rate_of_all": _share(self.hits, self.requests),
+            "memory_share_of_hits": _share(self.memory_hits, self.hits),
+            "token_hit_rate": _share(self.cached_tokens, self.prompt_tokens),
+            "mean_ttft_seconds": _share(self.first_token, self.requests),
+            "gpu_prefill_seconds": self.prefill,
+            "prefill_tokens_per_second": _share(self.prompt_tokens, self.prefill),
+            "gpu_decode_seconds": self.decode,
+            "prefill_usd": gpu,
+            "storage_usd": store,
+            "recomputed": self.recomputed,
+            "evictions": self.evictions,
+            "bytes_written": self.bytes_written,
+        }
+
+
+def replay(trace: Trace, model: Model, machine: Machine, policy: str, *, keep: bool = True, warm_up: int = 0) -> Result:
+    """Replay all requests; `policy` names an eviction policy. `keep` False: every prompt is computed whole.
+
+    The first `warm_up` requests fill the store and are not counted.
+    """
+    return _Replay(trace, model, machine, policy, keep=keep).run(warm_up)
+
+
+@dataclass
+class _Waiting:
+    """A request that waits for a slot since `seconds`. `entry`: the kept session that it will use, or None."""
+
+    seconds: float
+    request: Request
+    entry: int | None
+
+
+class _Replay:
+    """`shelf` indexes what is kept at all, `memory` what of it is in memory: each of its entries stands for one of
+    the shelf's, whose number is the session number in its slices.
+
+    One GPU (or group of them) computes a prefill or a decode step of all running sequences, never both: `clock` is the
+    time spent on decode steps, and stands still during a prefill.
+    """
+
+    def __init__(self, trace: Trace, model: Model, machine: Machine, policy: str, *, keep: bool) -> None:
+        self._trace, self._model, self._machine, self._keep = trace, model, machine, keep
+        self._now = self._clock = 0.0
+        self._shelf = Index(":memory:", lambda: self._now)
+        self._memory = Index(":memory:", lambda: self._now)
+        self._shelf_policy, self._memory_policy = make_eviction(policy), make_eviction(policy)
+        self._looks_ahead = isinstance(self._shelf_policy, QueueAware)
+        self._there: dict[int, Entry] = {}  # all of the shelf
+        self._tails: dict[int, int] = {}  # their tokens beyond whole blocks
+        self._resident: dict[int, int] = {}  # number on the shelf -> number in memory
+        self._ready: dict[int, float] = {}  # when a prefetch is complete
+        self._names = count(1)
+        self._queue: deque[_Waiting] = deque()
+        self._running: list[tuple[float, int, Request]] = []  # the clock when it ends
+        self._disk_free = 0.0
+        self._began = self._loaded = 0.0  # when the last prefill began; when the last load ended
+        self._sizes = self._kept = 0
+        self._overlapping = not any(request.then for request in trace.requests)  # turns do not wait for answers
+        self._order = count()
+        self._arrivals = [(request.seconds, next(self._order), request) for request in trace.requests]
+        heapq.heapify(self._arrivals)
+        self.result = Result(model.gpus)
+
+    def run(self, warm_up: int) -> Result:
+        started = 0
+        while self._arrivals or self._queue or self._running:
+            while self._arrivals and self._arrivals[0][0] <= self._now:
+                self._arrive()
+            if self._queue and len(self._running) < self._machine.slots:
+                if started == warm_up:
+                    self.result = Result(self._model.gpus, begin=self._now)
+                started += 1
+                self._start(self._queue.popleft())
+            else:
+                self._decode()
+        self.result.end = self._now
+        self._shelf.close()
+        self._memory.close()
+        return self.result
+
+    def _arrive(self) -> None:
+        seconds, _, request = heapq.heappop(self._arrivals)
+        self._queue.append(_Waiting(seconds, request, self._session_of(request)))
+        self._prefetch()
+
+    def _session_of(self, request: Request) -> int | None:
+        depth, entries = self._shelf.find(_ROOT, request.keys) if self._keep else (0, [])
+        return entries[0].id if depth else None
+
+    def _decode(self) -> None:
+        """Let the running sequences decode until one ends or a request arrives."""
+        end = self._now + self._running[0][0] - self._clock if self._running else math.inf
+        until = min(end, self._arrivals[0][0] if self._arrivals else math.inf)
+        if self._running:
+            self._clock += until - self._now
+            self.result.decode += until - self._now
+        self._now = until
+        if until < end:
+            return
+        self._clock, _, done = heapq.heappop(self._running)
+        if self._keep:
+            self._put(done)
+        if self._overlapping:  # what a waiting request goes on with may have ended just now
+            for waiting in islice(self._queue, self._window(self._machine.memory)):
+                waiting.entry = self._session_of(waiting.request)
+        if done.then is not None:
+            heapq.heappush(self._arrivals, (self._now + done.then.seconds, next(self._order), done.then))
+        self._prefetch()
+
+    def _start(self, waiting: _Waiting) -> None:
+        """Compute the prompt of a request; then it runs."""
+        result, model, request = self.result, self._model, waiting.request
+        cached, entry = self._find(request)
+        load = self._load(entry, cached, counts=cached > request.common and request.turn > 0)
+        compute = (request.tokens - cached) * model.prefill
+        if self._machine.overlap:  # the read buffer takes K and V while the request before computes
+            loaded = max(self._loaded, self._began, waiting.seconds) + load
+            busy = max(loaded - self._now, compute)
+        else:
+            loaded, busy = self._now + load, load + compute
+        if busy > (whole := request.tokens * model.prefill):  # a restore that does not pay is a recompute
+            busy, cached = whole, 0
+            result.recomputed += 1
+        elif cached:
+            self._loaded = loaded
+        self._began = self._now
+        self._now += busy
+        result.requests += 1
+        result.returning += request.turn > 0
+        result.prompt_tokens += request.tokens
+        result.cached_tokens += cached
+        result.prefill += busy
+        result.first_token += self._now - waiting.seconds
+        heapq.heappush(self._running, (self._clock + request.output * model.decode, next(self._order), request))
+
+    def _find(self, request: Request) -> tuple[int, Entry | None]:
+        depth, entries = self._shelf.find(_ROOT, request.keys) if self._keep else (0, [])
+        if not depth:
+            return 0, None
+        with self._shelf.transaction():
+            self._shelf.use(entries[0].id)
+        entry, found = entries[0], depth * self._trace.block
+        if entry.tokens == found:  # this conversation's own, to its last token
+            found += self._tails[entry.id]
+        return min(found, request.tokens - 1), entry
+
+    def _load(self, entry: Entry | None, tokens: int, *, counts: bool) -> float:
+        """Seconds until K and V of the first `tokens` tokens are in the GPU."""
+        if entry is None:
+            return 0.0
+        self.result.hits += counts
+        resident = self._resident.get(entry.id)
+        if resident is not None and self._ready.get(entry.id, 0.0) <= self._now:
+            self.result.memory_hits += counts
+            with self._memory.transaction():
+                self._memory.use(resident)
+            rate = self._machine.pcie
+        else:
+            self._bring(entry)
+            rate = self._machine.disk_rate
+        return 0.0 if self._machine.in_place else tokens * self._model.bytes_per_token / rate
+
+    def _put(self, request: Request) -> None:
+        """Keep what a request has computed, in memory first. The session that it goes on with is replaced."""
+        if request.replaces:
+            self._replace(request.replaces)
+        keys = list(request.kept)
+        if not keys:
+            return
+        depth, entries = self._shelf.find(_ROOT, keys)
+        if depth == len(keys):
+            with self._shelf.transaction():
+                self._shelf.use(entries[0].id)
+            return
+        block, per_token = self._trace.block, self._model.bytes_per_token
+        with self._shelf.transaction():
+            for entry in entries:
+                if entry.tokens == depth * block:  # nothing of it is left out
+                    self._forget(entry)
+                    break
+            new = NewEntry(_ROOT, "", "", [], "", per_token, block, tokens=len(keys) * block, last=keys[-1])
+            number = self._shelf.add(new, keys)
+        new_tokens = min(request.tokens + request.output, (len(keys) - depth) * block)
+        self.result.bytes_written += new_tokens * per_token
+        self._sizes += len(keys) * block * per_token
+        self._kept += 1
+        added = self._shelf.get(number)
+        assert added is not None
+        self._there[number] = added
+        self._tails[number] = request.tail
+        self._bring(added)
+        self._ready.pop(number, None)
+        self._shrink()
+
+    def _replace(self, last: int) -> None:
+        _, entries = self._shelf.find(last, ())
+        with self._shelf.transaction():
+            for entry in entries[:1]:
+                self._forget(entry)
+
+    def _bring(self, entry: Entry) -> None:
+        """Put a session into memory; others leave for the disk."""
+        if entry.id in self._resident or entry.bytes > self._machine.memory:
+            return
+        name = next(self._names)
+        new = NewEntry(
+            _ROOT,
+            "",
+            "",
+            [[0, entry.id, 0, 1]],
+            "",
+            entry.bytes_per_token,
+            entry.tokens,
+            tokens=entry.tokens,
+            last=name,
+        )
+        with self._memory.transaction():
+            self._resident[entry.id] = self._memory.add(new, [name])
+            if self._looks_ahead and self._memory.accounts.bytes() > self._machine.memory:
+                self._memory_policy.look_ahead(
+                    [self._resident[n] for n in self._wanted(self._machine.memory) if n in self._resident]
+                )
+            while self._memory.accounts.bytes() > self._machine.memory:
+                victim = self._memory_policy.victim(self._memory)
+                assert victim is not None
+                self._memory.remove(victim.id)
+                del self._resident[victim.slices[0][1]]
+
+    def _shrink(self) -> None:
+        limit = self._machine.memory + self._machine.disk
+        if self._looks_ahead and self._shelf.accounts.bytes() > limit:
+            self._shelf_policy.look_ahead(self._wanted(limit))
+        while self._shelf.accounts.bytes() > limit:
+            victim = self._shelf_policy.victim(self._shelf)
+            assert victim is not None
+            with self._shelf.transaction():
+                self._forget(victim)
+            self.result.evictions += 1
+
+    def _forget(self, entry: Entry) -> None:
+        self._shelf.remove(entry.id)
+        del self._there[entry.id], self._tails[entry.id]
+        resident = self._resident.pop(entry.id, None)
+        if resident is not None:
+            with self._memory.transaction():
+                self._memory.remove(resident)
+
+    def _wanted(self, size: int) -> list[int]:
+        """Sessions of waiting requests, as many as `size` bytes hold on average, the next request's first."""
+        queued = islice(self._queue, self._window(size))
+        return [waiting.entry for waiting in queued if waiting.entry is not None]
+
+    def _window(self, size: int) -> int:
+        """Sessions that `size` bytes hold on average, 1 at least."""
+        return max(1, int(size * self._kept / self._sizes)) if self._sizes else 1
+
+    def _prefetch(self) -> None:
+        """Bring the sessions of waiting requests from disk to memory: as many as fit there."""
+        if not (self._machine.prefetch and self._queue and len(self._resident) < len(self._there)):
+            return
+        room = self._machine.memory
+        for number in self._wanted(room):
+            if (entry := self._there.get(number)) is None:
+                continue
+            room -= entry.bytes
+            if room < 0:
+                break
+            if number in self._resident:
+                continue
+            self._disk_free = max(self._now, self._disk_free) + entry.bytes / self._machine.disk_rate
+            self._ready[number] = self._disk_free
+            self._bring(entry)
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0

@@ -1,0 +1,1 @@
+"""Commands of the study: ledger, figures, replay."""

@@ -1,0 +1,1 @@
+"""HILOS (exact attention near storage, ASPLOS 2026)."""

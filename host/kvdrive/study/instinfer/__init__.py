@@ -1,0 +1,1 @@
+"""InstInfer (in-storage sparse attention, HPCA 2025)."""

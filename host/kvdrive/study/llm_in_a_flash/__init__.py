@@ -1,0 +1,1 @@
+"""LLM in a flash (feed-forward weights on flash)."""

@@ -1,0 +1,1 @@
+"""A decode step as discrete events, drives' own device times, power and money."""

@@ -1,0 +1,1 @@
+"""PagedAttention with a tier on SSD (vLLM with GPUDirect Storage)."""

@@ -1,0 +1,164 @@
+"""The discrete-event model: what a step takes follows from its tasks, and every number has a source."""
+
+import dataclasses
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvdrive.perf import hardware, shapes
+from kvdrive.study.figures_page import INPUTS
+from kvdrive.study.hilos.machine import HILOS
+from kvdrive.study.instinfer import machine, stated
+from kvdrive.study.instinfer.machine import INSTINFER
+from kvdrive.study.model import costs, decode, drives
+from kvdrive.study.model.decode import Attending, Work
+from kvdrive.study.model.events import Task, busy, critical, run
+
+OPT = Work(shapes.OPT_66B, 16, 32768)
+
+
+def test_tasks_wait_for_tasks_and_resources():
+    a = Task("load", "link", 2)
+    b = Task("load", "link", 3)
+    c = Task("work", "gpu", 4, [a])
+    d = Task("work", "gpu", 1, [a, b])
+    assert run([a, b, c, d]) == 7
+    assert [(task.begin, task.end) for task in (a, b, c, d)] == [(0, 2), (2, 5), (2, 6), (6, 7)]
+    assert critical([a, b, c, d]) == {"load": 2, "work": 5}
+    assert critical([a, b, c, d], since=5) == {"work": 2}
+    assert busy([a, b, c, d], since=1) == {"link": 4, "gpu": 5}
+
+
+def test_a_circle_is_an_error():
+    a = Task("a", "gpu", 1)
+    b = Task("b", "gpu", 1, [a])
+    a.after = [b]
+    with pytest.raises(ValueError, match="2 tasks wait for each other"):
+        run([a, b])
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("xyz"), st.integers(1, 9), st.sets(st.integers(0, 11), max_size=3)),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_no_resource_does_two_tasks_at_once_and_parts_add_up(drawn):
+    tasks = []
+    for number, (on, seconds, after) in enumerate(drawn):
+        tasks.append(Task(on, on, seconds, [tasks[other] for other in after if other < number]))
+    end = run(tasks)
+    assert sum(critical(tasks).values()) == pytest.approx(end)
+    for on in "xyz":
+        spans = sorted((task.begin, task.end) for task in tasks if task.on == on)
+        assert all(first[1] <= second[0] for first, second in itertools.pairwise(spans))
+    assert all(task.begin >= other.end for task in tasks for other in task.after)
+
+
+def test_the_drive_library_says_how_long_attention_takes():
+    seconds = drives.attention_seconds(hardware.SMARTSSD, 8, 32768, 128, 1)
+    assert 4 * 8 * 32768 * 128 / seconds == pytest.approx(2.98e9, rel=0.005)  # device time is deterministic
+    assert 4 * 40 * 1536 * 128 / drives.attention_seconds(hardware.INSTCSD, 40, 1536, 128, 1) == pytest.approx(
+        10.90e9, rel=0.005
+    )
+    between = [drives.attention_seconds(hardware.SMARTSSD, heads, 4096, 128, 1) for heads in (4, 4.5, 5)]
+    assert between[1] == pytest.approx((between[0] + between[2]) / 2)
+
+
+def test_sparse_reads_pay_with_long_contexts_only():
+    short, long = (drives.sparse_share("instcsd", 8, tokens, 128, 8, in_runs=True) for tokens in (1024, 8192))
+    assert short > 1 > long
+
+
+def test_more_drives_attend_faster():
+    times = [decode.attended(HILOS, OPT, Attending(count)).seconds for count in (1, 4, 16)]
+    assert times[0] / times[1] == pytest.approx(4, rel=0.05)
+    assert times == sorted(times, reverse=True)
+
+
+def test_parts_add_up_and_bytes_are_those_of_the_shapes():
+    step = decode.attended(HILOS, OPT, Attending(16, alpha=0.5))
+    assert sum(step.parts.values()) == pytest.approx(step.seconds)
+    kv, x = OPT.model.kv_bytes(16, 32768), OPT.model.x_bytes_per_token * 16 * 32768
+    assert step.moved["drives"] == pytest.approx(0.5 * kv + 0.5 * x + step.written)
+    assert step.written == pytest.approx(0.75 * OPT.model.kv_bytes(16, 1))  # alpha / 2 fewer
+
+
+def test_writing_each_token_writes_whole_pages():
+    once, often = (decode.attended(HILOS, OPT, Attending(16, interval=c)).written for c in (16, 4))
+    assert often == pytest.approx(4 * once)
+
+
+def test_x_cache_costs_more_than_it_saves_with_grouped_queries():
+    work = Work(shapes.LLAMA_70B, 16, 32768)
+    without, with_x = (decode.attended(HILOS, work, Attending(16, alpha)).seconds for alpha in (0, 0.5))
+    assert with_x > without
+
+
+def test_a_batch_that_does_not_fit_makes_deepspeed_swap():
+    small, large = (machine.deepspeed(INSTINFER, Work(shapes.OPT_13B, batch, 1536)) for batch in (16, 32))
+    assert small.throughput / large.throughput == pytest.approx(stated.DEEPSPEED_FALL.value, rel=0.02)
+
+
+def test_experts_that_the_batch_chooses_are_loaded():
+    few, many = (
+        decode.attended(HILOS, Work(shapes.GLAM_143B, batch, 4096), Attending(16)).moved["link"] for batch in (1, 64)
+    )
+    assert many > 10 * few
+
+
+def test_gpus_hold_what_fits():
+    eight = decode.gpu_batch(HILOS, shapes.OPT_66B, 32768, 16)
+    assert eight * shapes.OPT_66B.kv_bytes(1, 32768) + shapes.OPT_66B.weight_bytes < 0.9 * 16 * 40e9
+    assert decode.gpu_batch(HILOS, shapes.OPT_66B, 32768, 1) == 0
+    one, two = (decode.in_gpus(HILOS, Work(shapes.OPT_13B, 4, 4096), gpus).seconds for gpus in (1, 2))
+    assert one / 2 < two < one
+
+
+def test_costs_follow_from_prices_and_powers():
+    step = decode.attended(HILOS, OPT, Attending(16))
+    assert costs.price(HILOS, 16) == 15000 + 7000 + 16 * 2400 + 10000
+    assert costs.joules_per_token(HILOS, step, 16) * step.throughput == pytest.approx(costs.watts(HILOS, 16))
+    assert costs.years(HILOS, step, 16) == pytest.approx(
+        16 * 7.008e15 / (OPT.model.kv_bytes(16, 1) / step.seconds) / (365 * 86400)
+    )
+
+
+def figures(of):
+    if isinstance(of, hardware.Figure):
+        yield of
+    elif dataclasses.is_dataclass(of) and not isinstance(of, type):
+        for field in dataclasses.fields(of):
+            yield from figures(getattr(of, field.name))
+
+
+def test_every_number_of_a_preset_has_a_source():
+    presets = [value for name, value in vars(hardware).items() if not name.startswith("_")]
+    found = [figure for preset in presets for figure in figures(preset)]
+    assert len(found) > 60
+    for figure in found:
+        kind, colon, what = figure.source.partition(": ")
+        assert kind in hardware.SOURCES, figure
+        assert colon, figure
+        assert what, figure
+    for kind in (hardware.Gpu, hardware.Host, hardware.Ssd, hardware.AttendingDrive):
+        numbers = [field for field in dataclasses.fields(kind) if field.name not in ("name", "preset")]
+        assert all(field.type == "Figure" for field in numbers)
+    assert {"A100 40 GB", "A100 80 GB", "H100 80 GB", "RTX A6000", "RTX 4090", "M1 Max"} == set(hardware.GPUS)
+    assert {"PM9A3", "980 PRO", "SmartSSD", "InstCSD", "ISP-CSD"} == {*hardware.SSDS, *hardware.DRIVES}
+    assert len(hardware.HOSTS) == 2
+    bare = [name for name, value in vars(hardware).items() if isinstance(value, int | float)]
+    assert bare == []
+
+
+def test_every_calibrated_input_names_a_claim():
+    from kvdrive.study.claims_page import PAPERS
+
+    keys = {claim.key for claims in PAPERS.values() for claim in claims}
+    for calibrated in INPUTS.values():
+        assert calibrated.claims
+        assert set(calibrated.claims) <= keys
+        assert calibrated.value > 0
