@@ -207,10 +207,6 @@ test: setup $(STAMPS)/kernels $(STAMPS)/system-fuzz $(STAMPS)/xrt ## everything 
 time-setup: setup ## how long `make run` and `make test` take in fresh clones; half an hour alone on the machine -> CONTRIBUTING.md
 	@PYTHONPATH=sim:scripts $(BIN)/python scripts/time_setup.py --write
 
-.PHONY: mutations
-mutations: setup ## seeded faults of tests/mutations.toml: each must be found by the tests that it names; ten minutes [ONLY=NAME or part]
-	@$(BIN)/python scripts/seeded_faults.py $(if $(ONLY),--only $(ONLY))
-
 # What only slow tests need.
 FULL = $(addprefix $(STAMPS)/,system-fuzz system-arm page xrt pnr-ecp5 pnr-gowin smollm2 lm-eval llama-plugin)
 

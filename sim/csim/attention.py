@@ -89,7 +89,7 @@ def _jobs(rng: np.random.Generator, small: bool) -> Iterator[Case]:
 
 
 def _shapes(rng: np.random.Generator, small: bool) -> Iterator[Case]:
-    """Each group, head dimension and length in each mode, with and without inline and mask in turn."""
+    """Each group, head dimension and length in each mode, with and without inline tokens and mask in turn."""
     lengths = (1, 17, 129) if small else LENGTHS
     variants = list(product((False, True), repeat=2))
     for i, (g, d, s) in enumerate(product(GROUP_SIZES, (64, 128), lengths)):

@@ -55,7 +55,7 @@ def attention(
     inline_v: Half | None = None,
     partial: bool = False,
 ) -> AttentionResult:
-    """Attention of q [g, d] over k, v [s, d] (binary16) and inline tokens of t tokens: scores int32 [g, t], v [t, d].
+    """Attention of q [g, d] over k, v [s, d] (binary16) and t inline tokens: scores int32 [g, t], v [t, d].
 
     `scale_log2e` is the binary32 pattern of c (default: `scale_bits(None, d)`), `valid` a bitmap of the dense tokens.
     With `partial`, `out` is binary32 for `merge_partials`. Status: BAD_GROUP, BAD_HEAD_DIM, BAD_LENGTH, BAD_SCALE,
@@ -110,7 +110,7 @@ def merge_partials(parts: Sequence[AttentionResult]) -> NDArray[np.float32]:
 def make_inline(
     inline_scores: NDArray[np.int32] | None, inline_v: Half | None, g: int, d: int, need_v: bool = True
 ) -> Inline:
-    """The inline with its shapes checked; without `need_v` its values are zeros. ValueError if shapes do not fit."""
+    """Inline tokens of checked shapes; without `need_v` its values are zeros. ValueError if shapes do not fit."""
     x = np.zeros((g, 0), np.int32) if inline_scores is None else np.asarray(inline_scores)
     if x.dtype != np.int32 or x.ndim != 2 or len(x) != g:
         raise ValueError(f"inline_scores must be int32 [{g}, t], got {x.dtype}{x.shape}")

@@ -99,7 +99,7 @@ def attention(
 ) -> Real:
     """softmax(scale * q k^T) v -> [g, d]; `scale` 1 / sqrt(d) by default.
 
-    The inline's scores [g, t] are logits to base e. Masked rows of v may be Inf or NaN.
+    Inline scores [g, t] are logits to base e. Masked rows of v may be Inf or NaN.
     """
     scores = gemv_rows(q, k) * _scale(q, scale)
     if mask is not None:

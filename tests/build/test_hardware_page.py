@@ -65,7 +65,7 @@ def test_largest_modules_count_all_their_copies() -> None:
     }
     rows = hardware.module_rows("x", {"yosys": {"total": {"LUT": 61}, "modules": modules}})
     assert rows[0] == ["x", "many", "20", "40", "0", "66%"]
-    assert [row[1] for row in rows] == ["many", "m6", "m5", "m4", "m3"]
+    assert [row[1] for row in rows] == ["many", "m6", "m5"]
     assert hardware.module_rows("x", {}) == []
 
 

@@ -113,6 +113,10 @@ class PrefixStore:
             return None
         return _session_of(cache).finish()
 
+    def discard(self, cache: DriveCache) -> None:
+        """Close a cache that `self.cache` returned and that nothing used: nothing is saved, and it is empty."""
+        _session_of(cache).discard()
+
     def model_changed(self) -> None:
         """The model has another identity, under which other sessions are found. Its batches know it already."""
         self.prefetch.close()

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <iterator>
 
-#include "engine/shapes.hpp"
 #include "common/abi.hpp"
+#include "engine/shapes.hpp"
 
 namespace kvdrive {
 namespace {

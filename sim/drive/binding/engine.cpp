@@ -23,10 +23,10 @@
 
 #include "binding/arrays.hpp"
 #include "binding/binding.hpp"
+#include "common/abi.hpp"
 #include "engine/fast/fast_engine.hpp"
 #include "engine/hls/kernels.hpp"
 #include "engine/hls/library.hpp"
-#include "common/abi.hpp"
 #include "engine/rtl/rtl_engine.hpp"
 #include "engine/single_kernels.hpp"
 #include "engine/xrt/xrt_engine.hpp"

@@ -13,8 +13,8 @@
 #include <span>
 #include <vector>
 
-#include "ftl/ftl.hpp"
 #include "common/abi.hpp"
+#include "ftl/ftl.hpp"
 
 namespace kvdrive {
 

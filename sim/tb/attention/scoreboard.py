@@ -51,7 +51,7 @@ class Attention(MemoryJobScoreboard):
     def variables(self, case: Case, job: Job, outcome: Outcome | None = None) -> dict[str, int]:
         """`digits` is the most possible, because the passes of the radix select cannot be seen from outside."""
         fields = get_job(case["memory"], case["job"])
-        tokens = {"tokens": int(fields["tokens"]), "inline": int(fields["inline_tokens"])}
+        tokens = {"tokens": int(fields["tokens"]), "inline_tokens": int(fields["inline_tokens"])}
         names = {"mode": "mode", "d": "head_dim", "r": "r", "k_top": "k_top"}
         rest = {name: int(fields[place]) for name, place in names.items()}
         digits = 2 if fields["mode"] == Mode.SPARF_ROWS else 4

@@ -46,7 +46,7 @@ class AttentionCodes(MemoryJobScoreboard):
 
     def variables(self, case: Case, job: Job, outcome: Outcome | None = None) -> dict[str, int]:
         fields = get_job(case["memory"], case["job"])
-        names = {"mode": "mode", "d": "head_dim", "tokens": "tokens", "inline": "inline_tokens"}
+        names = {"mode": "mode", "d": "head_dim", "tokens": "tokens", "inline_tokens": "inline_tokens"}
         return {**{name: int(fields[place]) for name, place in names.items()}, "g": self.group, "bits": self.bits}
 
     def declare(self, coverage: Coverage) -> None:

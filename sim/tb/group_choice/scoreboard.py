@@ -47,7 +47,7 @@ class GroupChoice(MemoryJobScoreboard):
     def variables(self, case: Case, job: Job, outcome: Outcome | None = None) -> dict[str, int]:
         fields = get_job(case["memory"], case["job"])
         tokens, unit = int(fields["tokens"]), int(fields["unit"])
-        sizes = {"tokens": tokens, "inline": int(fields["inline_tokens"]), "units": -(-tokens // unit)}
+        sizes = {"tokens": tokens, "inline_tokens": int(fields["inline_tokens"]), "units": -(-tokens // unit)}
         return {**sizes, "d": int(fields["head_dim"]), "g": self.group}
 
     def declare(self, coverage: Coverage) -> None:

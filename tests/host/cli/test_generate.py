@@ -163,7 +163,7 @@ def test_the_timeline_has_a_clock_for_the_host_and_one_for_the_drive(generate, t
     assert steps == [(pid, name) for pid in (1, 2) for name in ("prefill", "token 1", "token 2", "token 3")]
     assert sum(event["name"].startswith("layer") for event in spans) == 4 * 2
     commands = [event["name"] for event in spans if event["tid"] == 3]
-    assert sum("ATTN_FETCH" in name for name in commands) == 3 * 2  # steps, layers
+    assert sum(name == "ATTN_SUBMIT" for name in commands) == 3 * 2  # steps, layers; with the fetch of the result
     assert all(event["dur"] > 0 for event in spans)
     device = [event for event in spans if event["pid"] == 2]
     for before, after in pairwise(device):

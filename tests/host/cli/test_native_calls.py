@@ -9,12 +9,11 @@ from typer.testing import CliRunner
 
 from kvdrive import abi
 from kvdrive.cli.main import app
-from kvdrive.nvme.wire import RowsOpcode
 from kvdrive.report import trace
 from kvdrive.targets import rings
 
 LAYERS, NEW = 2, 7
-ATTENTION = {abi.Opcode.ATTN_SUBMIT, abi.Opcode.ATTN_FETCH, RowsOpcode.ATTN_SUBMIT_ROWS}
+ATTENTION = {abi.Opcode.ATTN_SUBMIT, abi.Opcode.ATTN_FETCH, abi.Opcode.ATTN_SUBMIT_ROWS}
 TEXT = "The drive keeps the keys and the values of every token, and the host"
 
 

@@ -96,7 +96,7 @@ def test_a_prompt_with_an_image_is_not_kept_under_its_tokens(target, caplog, nam
         attached.sessions.release(cache)
         model(ids, **cat, past_key_values=(cache := attached.sessions.cache(ids)))
         attached.sessions.release(cache)
-        said = [one for one in caplog.messages if "not kept: the model was given" in one]
+        said = [one for one in caplog.messages if "not saved: the model was given" in one]
         assert len(said) == 2  # `generate` may look at the image before the model does
         assert "pixel_values" in said[1]
         for one in (ids, answer):

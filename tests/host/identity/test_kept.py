@@ -139,7 +139,7 @@ def test_a_sequence_that_was_begun_by_another_model_is_not_kept(target, caplog, 
         model(IDS[:, :80], past_key_values=cache)
         undo = change()
         model(IDS[:, 80:90], past_key_values=cache)
-        assert "not kept: the model has changed since the sequence began" in caplog.text
+        assert "not saved: the model has changed since the sequence began" in caplog.text
         undo()
         model(IDS[:, 90:], past_key_values=cache)
         with pytest.raises(UnsupportedError, match="the model has changed"):

@@ -6,13 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/abi.hpp"
 #include "engine/fast/aligned.hpp"
 #include "engine/fast/exact.hpp"
 #include "engine/fast/integer_query.hpp"
 #include "engine/fast/kernels.hpp"
 #include "engine/fast/rounding.hpp"
 #include "engine/fast/statistics.hpp"
-#include "common/abi.hpp"
 
 namespace kvdrive::fast {
 

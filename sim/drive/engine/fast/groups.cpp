@@ -11,11 +11,11 @@
 #include <mutex>
 #include <vector>
 
+#include "common/abi.hpp"
 #include "engine/fast/argtopk.hpp"
 #include "engine/fast/exact.hpp"
 #include "engine/fast/softmax.hpp"
 #include "engine/shapes.hpp"
-#include "common/abi.hpp"
 
 namespace kvdrive::fast {
 namespace {

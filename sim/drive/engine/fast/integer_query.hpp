@@ -8,9 +8,9 @@
 #include <cstdlib>
 #include <vector>
 
+#include "common/abi.hpp"
 #include "engine/fast/exact.hpp"
 #include "engine/fast/kernels.hpp"
-#include "common/abi.hpp"
 
 namespace kvdrive::fast {
 

@@ -11,8 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/fast/codes.hpp"
 #include "common/abi.hpp"
+#include "engine/fast/codes.hpp"
 
 namespace kvdrive::fast {
 

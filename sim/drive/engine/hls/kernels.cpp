@@ -7,10 +7,10 @@
 #include <iterator>
 #include <string>
 
+#include "common/abi.hpp"
 #include "engine/hls/calls/calls.hpp"
 #include "engine/hls/library.hpp"
 #include "engine/shapes.hpp"
-#include "common/abi.hpp"
 
 namespace kvdrive::hls {
 namespace {
