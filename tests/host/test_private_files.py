@@ -55,7 +55,7 @@ def test_sessions_while_they_are_open_and_afterwards(tmp_path):
         export(attached.sessions.stored, attached.sessions.index.get(number), tmp_path / "made" / "exported")
         plain = attached.cache()
         model(ids, past_key_values=plain)
-        plain.save(tmp_path / "made" / "saved" / "cache.json")
+        attached.save(plain, tmp_path / "made" / "saved" / "cache.json")
         names = {one.name for one in (tmp_path / "made").rglob("*")}
         assert {"drive.kv", "drive.kv.sessions", "drive.kv.sessions-wal", "drive.kv.sessions-shm", "exported", "saved",
                 "drive.kv.sessions.pins", "cache.json"} <= names  # fmt: skip

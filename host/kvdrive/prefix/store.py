@@ -113,7 +113,7 @@ class PrefixStore:
             return None
         return _session_of(cache).finish()
 
-    def discard(self, cache: DriveCache) -> None:
+    def discard(self, cache: HfCache) -> None:
         """Close a cache that `self.cache` returned and that nothing used: nothing is saved, and it is empty."""
         _session_of(cache).discard()
 

@@ -79,7 +79,7 @@ def generated(model, ids, given, **options):
 def found(attached, ids):
     cache = attached.sessions.cache(ids)
     length = cache.get_seq_length()
-    attached.sessions.discard(cache.batch)
+    attached.sessions.discard(cache)
     return length
 
 

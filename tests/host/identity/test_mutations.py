@@ -83,7 +83,7 @@ class Kept:
     def found(self, attached):
         cache = attached.sessions.cache(TOKENS)
         length = cache.get_seq_length()
-        attached.sessions.discard(cache.batch)
+        attached.sessions.discard(cache)
         return length
 
 

@@ -36,7 +36,7 @@ def keep(model, attached):
 def found(attached):
     cache = attached.sessions.cache(IDS)
     length = cache.get_seq_length()
-    attached.sessions.discard(cache.batch)
+    attached.sessions.discard(cache)
     return length
 
 

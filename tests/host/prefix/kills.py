@@ -76,7 +76,7 @@ def process(model, texts, folder, rng, at, active):
                 assert cache.get_seq_length() >= min(saved, ids.shape[1] - 1), (chat, saved, cache.get_seq_length())
                 found += cache.get_seq_length()
 
-                def step(name, session=cache.keeper, acknowledged=acknowledged):
+                def step(name, session=cache.batch.listener, acknowledged=acknowledged):
                     if name == "committed":
                         write_whole(acknowledged, str(session.saved))
                     killer()

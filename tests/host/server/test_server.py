@@ -116,8 +116,7 @@ def test_the_next_turn_finds_its_history_on_the_drive(server):
     before = server.metric("kvdrive_cached_prompt_tokens_total")
     second = server.complete(prompt=history, max_tokens=4).json()
     cached = second["usage"]["prompt_tokens_details"]["cached_tokens"]
-    assert (cached == 0) == (second["kvdrive"]["resume"] == "recompute")  # as the rates of this machine say
-    assert not cached or first["usage"]["prompt_tokens"] - 4 < cached < second["usage"]["prompt_tokens"]
+    assert first["usage"]["prompt_tokens"] - 4 < cached < second["usage"]["prompt_tokens"]
     assert server.metric("kvdrive_cached_prompt_tokens_total") - before == cached
 
 

@@ -226,8 +226,7 @@ def test_serve_reads_keys_and_ignores_unknown_fields_when_told(checkpoint, tmp_p
     for key in (ALICE, BOB, AGAIN):
         server.client.headers["Authorization"] = f"Bearer {key}"
         answer = server.complete(prompt=PROMPT, max_tokens=2, max_tokns=5)
-        again = cached(answer) > 0 or answer.json()["kvdrive"]["resume"] == "recompute"  # as this machine's rates say
-        found.append((answer.status_code, again))
+        found.append((answer.status_code, cached(answer) > 0))
         assert server.complete(prompt=PROMPT, tools=[1]).json()["error"]["param"] == "tools"
     assert found == [(200, False), (200, False), (200, True)]
     assert server.client.get("/v1/models?deep=1").status_code == 200

@@ -47,12 +47,13 @@ def test_both_copies_serve_and_the_tokens_stay(made):
 
 
 @pytest.mark.parametrize("damaged", [0, 1])
-def test_what_one_copy_cannot_read_comes_from_the_other(damaged, made, tmp_path):
+def test_what_one_copy_cannot_read_comes_from_the_other(damaged, made, tmp_path, monkeypatch):
     paths = [shutil.copy(path, tmp_path / f"{number}.kvw") for number, path in enumerate(made[1:])]
     whole = WeightsFile(made[1])
     array = whole.manifest.experts[0]
     damage(paths[damaged], array)
     file = WeightsFile(paths[0], copy=paths[1])
+    monkeypatch.setattr(file._open, "_rates", lambda: np.ones(2))  # measured ones depend on what else runs here
     memory = aligned(array.count * array.stride).reshape(array.count, array.stride)
     for index in range(array.count):
         tickets = [file.start(array, index, memory[index]), file.start(array, index, aligned(array.stride))]
@@ -67,11 +68,7 @@ def test_what_one_copy_cannot_read_comes_from_the_other(damaged, made, tmp_path)
     file.read_rows(array, every, memory, every[::-1].copy())
     whole.read(array, 3, expected)
     assert np.array_equal(memory[array.count - 1 - 3], expected)
-    for _ in range(10_000):  # which copy serves a read depends on which one is free
-        if file._open.repaired > 1:
-            break
-        file.read_rows(array, every, memory, every)
-    assert file._open.repaired > 1
+    assert file._open.repaired == array.count + 1  # of each pair of reads the damaged copy had one, and half the rows
     damage(paths[1 - damaged], array)
     with pytest.raises(TargetError, match="is damaged"):
         file.read(array, 0, expected)
