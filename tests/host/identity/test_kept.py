@@ -252,7 +252,7 @@ def test_rotary_positions_that_depend_on_the_length_end_the_keeping(target, capl
 def test_weights_that_nobody_can_watch_are_refused(target):
     with torch.inference_mode():
         model = built(LLAMA, seed=1)
-    with pytest.raises(UnsupportedError, match="no sessions of this model can be stored: some of its weights were made"):
+    with pytest.raises(UnsupportedError, match="no sessions of this model can be stored: some of its weights"):
         attach(model, target, sessions=True)
     attach(model, target).detach()
 
