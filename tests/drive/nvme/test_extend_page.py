@@ -57,4 +57,4 @@ def test_the_command_of_the_page_works(tmp_path):
     tests = ["test_session_tokens.py", "test_dispatch.py"]  # the second one walks all opcodes
     options = ["-q", "--import-mode=importlib", "-p", "no:cacheprovider", "-p", "no:xdist"]
     python(tmp_path, "-m", "pytest", *options, *tests, folder="tests/drive/nvme")
-    assert "SESSION_TOKENS = 0x94" in (tmp_path / "host/kvdrive/nvme/wire.py").read_text()
+    assert "SESSION_TOKENS = 0x94" in (tmp_path / "host/kvdrive/abi.py").read_text()
