@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kvdrive.server.fields import Fields, nested, says_of
-from kvdrive.server.protocol import HARMLESS, NEUTRAL, REQUESTS
+from kvdrive.server.protocol import HARMLESS, NEUTRAL, NO_TOOLS, REQUESTS
 from kvdrive.tree import ROOT
 from pages.blocks import filled
 
@@ -37,7 +37,7 @@ def section(what: str, lines: list[str]) -> str:
 
 def rows(kind: type[Fields], before: str) -> Iterator[str]:
     """A line for each field; `before`: where the object is."""
-    for name, field in kind.model_fields.items():
+    for name, field in kind.known().items():
         says = says_of(field)
         needed = " (needed)" if field.is_required() else ""
         yield f"| `{before}{name}`{needed} | {says.takes} | {says.does} |"
@@ -51,6 +51,7 @@ def rows(kind: type[Fields], before: str) -> Iterator[str]:
 def neutral() -> str:
     """The fields that are accepted with values that change nothing."""
     lines = [f"| `{name}` | {accepted(values)} |" for name, values in NEUTRAL.items()]
+    lines += [f"| `{name}` of a completion | {accepted(values)} |" for name, values in NO_TOOLS.items()]
     return "\n".join(["| Field | Accepted |", "|---|---|", *lines])
 
 

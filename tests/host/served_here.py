@@ -13,11 +13,12 @@ import uvicorn
 from kvdrive.config.run import RunConfig
 from kvdrive.generation import checkpoints
 from kvdrive.prefix.options import SessionOptions
-from kvdrive.server.app import Settings, application
+from kvdrive.server.app import application
 from kvdrive.server.connections import BACKLOG, GuardedProtocol, Patience
 from kvdrive.server.jobs import Limits
 from kvdrive.server.metrics import Metrics
 from kvdrive.server.scheduler import Scheduler
+from kvdrive.server.settings import Settings
 from kvdrive.server.tenants import Tenants
 from kvdrive.targets.opening import DriveOptions, open_drives
 

@@ -122,11 +122,12 @@ def serve(
     if open_metrics and not tenants.asks:
         raise InputError("--open-metrics goes with --key or --keys: without a key, all of this machine read /metrics")
     with waiting_for(IMPORTS):
-        from kvdrive.server.app import Settings, application
+        from kvdrive.server.app import application
         from kvdrive.server.connections import BACKLOG, GuardedProtocol, Patience, places
         from kvdrive.server.jobs import Limits
         from kvdrive.server.metrics import Metrics
         from kvdrive.server.scheduler import Scheduler
+        from kvdrive.server.settings import Settings
         from kvdrive.targets.opening import open_drives
         from kvdrive.weights.opening import load_from
 

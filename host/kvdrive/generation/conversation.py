@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import PreTrainedTokenizerBase
@@ -21,18 +22,23 @@ from kvdrive.kvcache.hf_cache import HfCache
 from kvdrive.plugins.transformers import Attachment
 
 Messages = list[dict[str, str]]  # each with "role" and "content", as chat templates take them
+Json = dict[str, Any]
 MESSAGES, NAME = "messages.json", "chat"
 USER, ASSISTANT = "user", "assistant"
 
 
-def as_text(tokenizer: PreTrainedTokenizerBase, messages: Sequence[dict[str, str]]) -> str:
+def as_text(
+    tokenizer: PreTrainedTokenizerBase, messages: Sequence[Mapping[str, Any]], tools: Sequence[Json] = ()
+) -> str:
     """The messages as one text, made by the checkpoint's template; without a template, a line for each message.
 
-    Raises any error that the template raises for messages that it does not support.
+    `tools`: what the model may call, as chat templates take them. Raises any error that the template raises for what it
+    does not support.
     """
     if tokenizer.chat_template is None:
         return "".join(f"{one['role']}:{_spaced(one['content'])}\n" for one in messages) + f"{ASSISTANT}:"
-    text: str = tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
+    options: Json = {"tools": list(tools)} if tools else {}
+    text: str = tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True, **options)
     return text
 
 

@@ -8,19 +8,28 @@ from dataclasses import dataclass
 import torch
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
-from transformers.generation.logits_process import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+from transformers.generation.logits_process import (
+    MinPLogitsWarper,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
 
 _COLDEST = 1e-5  # at lower temperatures only the most likely token has a probability in binary32
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the next token is chosen. `temperature` 0: the most likely one; `top_k` 0 and `top_p` 1: no limit."""
+    """How the next token is chosen. `temperature` 0: the most likely one; `top_k` 0 and `top_p` 1: no limit.
+
+    `min_p`: only tokens that are at least so many times as likely as the most likely one; 0: all.
+    """
 
     temperature: float = 0.0
     top_k: int = 0
     top_p: float = 1.0
     seed: int = 0
+    min_p: float = 0.0
 
 
 GREEDY = Sampling()
@@ -93,4 +102,6 @@ def choose(logits: torch.Tensor, sampling: Sampling, generator: torch.Generator)
         logits = TopKLogitsWarper(min(sampling.top_k, logits.shape[-1]))(none, logits)
     if sampling.top_p < 1:
         logits = TopPLogitsWarper(sampling.top_p)(none, logits)
+    if sampling.min_p:
+        logits = MinPLogitsWarper(sampling.min_p)(none, logits)
     return torch.multinomial(logits.softmax(-1), 1, generator=generator)[:, 0]

@@ -14,14 +14,15 @@ class TextStream:
     differently (or without its space) where it is the first.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, *, special: bool = False) -> None:
         self._tokenizer = tokenizer
+        self._special = special
         self._tokens: list[int] = []
         self._start = 0
         self._shown = 0
 
     def put(self, token: int) -> str:
-        """The text that this token completes; special tokens have none."""
+        """The text that this token completes; special tokens have none, unless `special`."""
         self._tokens.append(token)
         return self._piece(final=False)
 
@@ -38,5 +39,6 @@ class TextStream:
         return text[len(before) :]
 
     def _decode(self, tokens: list[int]) -> str:
-        text: str = self._tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        options = {"skip_special_tokens": not self._special, "clean_up_tokenization_spaces": False}
+        text: str = self._tokenizer.decode(tokens, **options)
         return text

@@ -1,126 +1,40 @@
-"""The HTTP side of the server: paths, limits, streams, and clients that disconnect."""
+"""The HTTP side of the server: its paths, their keys, and errors of any kind as answers."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from contextlib import asynccontextmanager
 
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from kvdrive.errors import InputError, KvdriveError
 from kvdrive.generation.checkpoints import Checkpoint
-from kvdrive.generation.spelling import as_held
-from kvdrive.generation.text import TextStream
-from kvdrive.server import chat, page
+from kvdrive.server import page
+from kvdrive.server.answers import Json
+from kvdrive.server.completions import CompletionPaths
 from kvdrive.server.errors import ApiError
-from kvdrive.server.fields import parse, unknown_field
-from kvdrive.server.jobs import DeadlinePassed, End, Job, QueueFull, Token
+from kvdrive.server.fields import unknown_field
 from kvdrive.server.local import check_local
 from kvdrive.server.metrics import Metrics
-from kvdrive.server.prompts import Prompts
-from kvdrive.server.protocol import Answer, ChatRequest, CompletionRequest, Json, Request, kept, usage
 from kvdrive.server.scheduler import Scheduler
+from kvdrive.server.sending import gone
 from kvdrive.server.session_paths import SessionPaths
-from kvdrive.server.stops import StopFilter
-from kvdrive.server.tenants import Tenants
+from kvdrive.server.settings import Settings
 
 log = logging.getLogger(__name__)
-AnyRequest = TypeVar("AnyRequest", bound=Request)
-_COMPLETION_TOKENS = 16  # of a completion whose request does not say, as OpenAI has it
-
-
-@dataclass(frozen=True)
-class Settings:
-    """`name`: the model's name in answers. `prompt_tokens`: of the longest prompt; `context`: with its answer.
-
-    `tenants`: the keys that clients must send, and whose they are. `open_metrics`: the metrics need no key. `seconds`:
-    the longest time that an answer may take. `ignore_unknown`: fields and query parameters that are on no list of
-    docs/reference/requests.md are logged and ignored instead of refused.
-    """
-
-    name: str
-    prompt_tokens: int
-    context: int
-    tenants: Tenants = field(default_factory=Tenants)
-    open_metrics: bool = False
-    seconds: float = math.inf
-    ignore_unknown: bool = False
 
 
 def application(checkpoint: Checkpoint, scheduler: Scheduler, metrics: Metrics, settings: Settings) -> Starlette:
     """The ASGI application; the scheduler must have been started and stops with it."""
     return _Server(checkpoint, scheduler, metrics, settings).application()
-
-
-class _Generation:
-    """A job as the event loop sees it: pieces of text, and at the end the counts."""
-
-    def __init__(self, job: Job, events: asyncio.Queue[Token | End], checkpoint: Checkpoint, stops: list[str]) -> None:
-        self._job = job
-        self._events = events
-        self._stop_ids = checkpoint.stop_ids
-        self._text = TextStream(checkpoint.tokenizer)
-        self._filter = StopFilter(stops)
-        self._tokens = 0
-        self._cached = 0
-        self._resume = "none"
-        self._session: int | None = None
-        self._removed = 0
-        self._unread: dict[str, float] | None = None
-        self.reason = "length"
-
-    async def pieces(self) -> AsyncIterator[str]:
-        """The text as it comes. Raises ApiError. Leaving early cancels the job."""
-        try:
-            while isinstance(event := await self._events.get(), Token):
-                self._tokens += 1
-                self._cached, self._resume = event.cached, event.resume
-                if event.number in self._stop_ids:
-                    self.reason = "stop"
-                if piece := self._filter.put(self._text.put(event.number)):
-                    yield piece
-                if self._filter.stopped:
-                    self.reason = "stop"
-                    self._job.cancelled.set()
-                    while isinstance(event := await self._events.get(), Token):
-                        pass  # a step that was under way
-                    self._session, self._removed, self._unread = event.session, event.removed, event.unread
-                    return
-            self._session, self._removed, self._unread = event.session, event.removed, event.unread
-            if isinstance(event.error, InputError):
-                raise ApiError(409, str(event.error), param="session", code="session_unavailable")
-            if isinstance(event.error, DeadlinePassed):
-                raise ApiError(504, str(event.error), code="deadline_passed")
-            if event.error:
-                raise ApiError(500, f"generation failed: {event.error}", code="generation_failed")
-            if piece := self._filter.put(self._text.end()) + self._filter.end():
-                yield piece
-        finally:
-            self._job.cancelled.set()
-
-    @property
-    def usage(self) -> Json:
-        """Counts of the tokens so far."""
-        return usage(len(self._job.prompt), self._tokens, self._cached)
-
-    @property
-    def kept(self) -> Json:
-        """The session of the sequence, how its prompt went on with its history, and what attention left unread."""
-        found = kept(self._session, self._job.session, self._resume, self._removed)
-        return found | {"unread": self._unread} if self._unread else found
 
 
 class _Server:
@@ -130,13 +44,12 @@ class _Server:
         self._metrics = metrics
         self._settings = settings
         self._sessions = SessionPaths(scheduler, ignore_unknown=settings.ignore_unknown)
-        self._prompts = Prompts(checkpoint.tokenizer, settings.prompt_tokens, tenants=settings.tenants.count)
+        self._completions = CompletionPaths(checkpoint, scheduler, self._sessions, settings)
         self._created = int(time.time())
 
     def application(self) -> Starlette:
         routes = [
-            self._route("/v1/completions", self._completions, "POST"),
-            self._route("/v1/chat/completions", self._chat, "POST"),
+            *[self._route(path, handler, method) for path, method, handler in self._completions.routes()],
             *[self._route(path, handler, method) for path, method, handler in self._sessions.routes()],
             self._route("/v1/models", self._models, "GET"),
             self._route("/v1/models/{name:path}", self._model, "GET"),
@@ -178,7 +91,7 @@ class _Server:
             except ApiError as error:
                 response = error.response()
             except ClientDisconnect:
-                response = _gone()
+                response = gone()
             self._metrics.requests.labels(path, response.status_code).inc()
             return response
 
@@ -191,108 +104,11 @@ class _Server:
                 raise unknown_field(name)
             log.warning("ignored the unknown query parameter %s", name[:60])
 
-    async def _completions(self, http: HttpRequest) -> Response:
-        request = await self._parse(http, CompletionRequest)
-        prompt = request.prompt
-        if isinstance(prompt, str):
-            text = prompt
-            prompt = await self._prompts.run(lambda: self._prompts.encode(text, "prompt"))
-            prompt = await self._as_held(prompt, http, request)
-        return await self._answer(http, request, prompt, Answer(False, self._settings.name))
-
-    async def _chat(self, http: HttpRequest) -> Response:
-        request = await self._parse(http, ChatRequest)
-        tokenizer, prompts = self._checkpoint.tokenizer, self._prompts
-        prompt = await prompts.run(lambda: chat.encode(tokenizer, prompts, request.messages))
-        prompt = await self._as_held(prompt, http, request)
-        return await self._answer(http, request, prompt, Answer(True, self._settings.name))
-
-    async def _as_held(self, prompt: list[int], http: HttpRequest, request: Request) -> list[int]:
-        """The prompt with the tokens that its session holds of the same text, sampled ones included."""
-        held = await self._sessions.tokens(request.session_name, http.state.tenant)
-        return await self._prompts.run(lambda: as_held(self._checkpoint.tokenizer, prompt, held)) if held else prompt
-
-    async def _answer(self, http: HttpRequest, request: Request, prompt: list[int], answer: Answer) -> Response:
-        param = "messages" if isinstance(request, ChatRequest) else "prompt"
-        self._check_prompt(prompt, param)
-        generation = self._submit(request, prompt, self._new_tokens(request, len(prompt)), http.state.tenant)
-        if request.stream:
-            with_usage = request.stream_options is not None and request.stream_options.include_usage
-            events = _server_sent(generation, answer, with_usage)
-            return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
-        async with _left(http) as left:
-            text = asyncio.ensure_future(_join(generation))
-            ends: set[asyncio.Future[Any]] = {text, left}
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            if not text.done():
-                text.cancel()
-                with suppress(asyncio.CancelledError):
-                    await text
-                return _gone()
-        return JSONResponse(answer.whole(text.result(), generation.reason, generation.usage, generation.kept))
-
-    def _submit(self, request: Request, prompt: list[int], new_tokens: int, tenant: str) -> _Generation:
-        loop = asyncio.get_running_loop()
-        events: asyncio.Queue[Token | End] = asyncio.Queue()
-
-        def notify(event: Token | End) -> None:
-            with suppress(RuntimeError):  # the loop is closed: the server has stopped
-                loop.call_soon_threadsafe(events.put_nowait, event)
-
-        job = Job(prompt, new_tokens, request.sampling, notify, session=request.session_name, tenant=tenant)
-        job.seconds = min(request.deadline_seconds or math.inf, self._settings.seconds)
-        try:
-            self._scheduler.submit(job)
-        except QueueFull as error:
-            raise ApiError(429, str(error), code="queue_full") from error
-        except KvdriveError as error:
-            raise ApiError(503, str(error), code="unavailable") from error
-        return _Generation(job, events, self._checkpoint, request.stops)
-
-    async def _parse(self, http: HttpRequest, kind: type[AnyRequest]) -> AnyRequest:
-        ignore = self._settings.ignore_unknown
-        request = await self._prompts.read(
-            http, http.state.tenant, lambda body: parse(kind, body, ignore_unknown=ignore)
-        )
-        if request.model != self._settings.name:
-            raise self._no_model(request.model)
-        return request
-
-    def _check_prompt(self, prompt: list[int], param: str) -> None:
-        """Raises ApiError for a prompt that is empty, too long, or has tokens that the model does not have."""
-        if not prompt:
-            raise ApiError(400, "the prompt is empty: it needs one token at least", param=param, code="invalid_value")
-        longest = min(self._settings.prompt_tokens, self._settings.context - 1)
-        if len(prompt) > longest:
-            text = f"the prompt has {len(prompt)} tokens, and this server takes {longest} at most: send a shorter one"
-            raise ApiError(400, text, param=param, code="context_length_exceeded")
-        vocabulary = self._checkpoint.model.get_input_embeddings().num_embeddings
-        if not all(0 <= token < vocabulary for token in prompt):
-            raise ApiError(400, f"tokens are numbers from 0 to {vocabulary - 1}", param=param, code="invalid_value")
-
-    def _new_tokens(self, request: Request, prompt_tokens: int) -> int:
-        """The most tokens of an answer. Raises ApiError where the context has no room for them."""
-        room = self._settings.context - prompt_tokens
-        param, wanted = request.limit
-        wanted = wanted or (room if isinstance(request, ChatRequest) else _COMPLETION_TOKENS)
-        if wanted > room:
-            text = (
-                f"{param} is too large: the prompt has {prompt_tokens} tokens, and the context holds "
-                f"{self._settings.context}, so send {room} at most"
-            )
-            raise ApiError(400, text, param=param, code="context_length_exceeded")
-        return wanted
-
-    def _no_model(self, name: str) -> ApiError:
-        text = f"no model '{name[:100]}' here: this server has '{self._settings.name}'"
-        return ApiError(404, text, param="model", code="model_not_found")
-
     async def _models(self, http: HttpRequest) -> Response:
         return JSONResponse({"object": "list", "data": [self._card()]})
 
     async def _model(self, http: HttpRequest) -> Response:
-        if http.path_params["name"] != self._settings.name:
-            raise self._no_model(http.path_params["name"])
+        self._settings.check_model(http.path_params["name"])
         return JSONResponse(self._card())
 
     def _card(self) -> Json:
@@ -315,51 +131,6 @@ class _Server:
 
     async def _show_metrics(self, http: HttpRequest) -> Response:
         return Response(self._metrics.text(), media_type=CONTENT_TYPE_LATEST)
-
-
-async def _join(generation: _Generation) -> str:
-    return "".join([piece async for piece in generation.pieces()])
-
-
-async def _server_sent(generation: _Generation, answer: Answer, with_usage: bool) -> AsyncIterator[str]:
-    """The answer as server-sent events; an error that comes after the first byte is an event too."""
-    try:
-        if opening := answer.opening():
-            yield _event(opening)
-        async for piece in generation.pieces():
-            yield _event(answer.piece(piece))
-        yield _event(answer.closing(generation.reason, generation.kept))
-        if with_usage:
-            yield _event(answer.usage(generation.usage, generation.kept))
-    except ApiError as error:
-        yield _event(error.body())
-    yield "data: [DONE]\n\n"
-
-
-def _event(document: Json) -> str:
-    return f"data: {json.dumps(document, ensure_ascii=False)}\n\n"
-
-
-@asynccontextmanager
-async def _left(http: HttpRequest) -> AsyncIterator[asyncio.Future[None]]:
-    """A future that is done when the client has gone; the body has been read."""
-
-    async def watch() -> None:
-        while (await http.receive())["type"] != "http.disconnect":
-            pass
-
-    task = asyncio.ensure_future(watch())
-    try:
-        yield task
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-
-def _gone() -> Response:
-    """For a client that has gone: only the metrics read this status."""
-    return Response(status_code=499)
 
 
 async def _http_error(request: HttpRequest, error: Exception) -> Response:

@@ -59,6 +59,11 @@ class Fields(BaseModel):
     neutral: ClassVar[dict[str, tuple[Any, ...]]] = {}
     harmless: ClassVar[dict[str, str]] = {}
 
+    @classmethod
+    def known(cls) -> dict[str, FieldInfo]:
+        """The fields that it implements, by their names in requests."""
+        return {found.alias or name: found for name, found in cls.model_fields.items()}
+
     @model_validator(mode="before")
     @classmethod
     def _take_what_counts(cls, sent: Any, info: ValidationInfo) -> Any:
@@ -69,7 +74,7 @@ class Fields(BaseModel):
         for name, value in sent.items():
             if value is None or name in cls.harmless:
                 continue
-            if name in cls.model_fields:
+            if name in cls.known():
                 taken[name] = value
             elif name in cls.neutral:
                 if not any(_same(value, one) for one in cls.neutral[name]):
@@ -98,7 +103,10 @@ def parse(kind: type[AnyFields], body: bytes, *, ignore_unknown: bool = False) -
 
 
 def refuse(sentence: str, param: str) -> NoReturn:
-    """For validators of models: refuse the request with this sentence about the field `param`."""
+    """For validators of models: refuse the request with this sentence about the field `param` of the model.
+
+    "{param}" in the sentence becomes the place of the field in the request.
+    """
     raise PydanticCustomError("refused", "refused", {"sentence": sentence, "param": param})
 
 
@@ -118,7 +126,9 @@ def _refusal(kind: type[Fields], found: ErrorDetails) -> ApiError:
     where, problem, context = found["loc"], found["type"], found.get("ctx", {})
     owner, says = _described(kind, where)
     if problem == "refused":
-        return ApiError(400, context["sentence"], param=context["param"], code="invalid_value")
+        name = context["param"]
+        param = as_param(where if where[-1:] == (name,) else (*where, name))
+        return ApiError(400, context["sentence"].replace("{param}", param), param=param, code="invalid_value")
     if problem == "unknown_parameter":
         return unknown_field(as_param((*where, context["name"])))
     if problem == "unsupported_parameter":
@@ -147,7 +157,7 @@ def _described(kind: type[Fields], where: Where) -> tuple[type[Fields], Says | N
     owner, says = kind, None
     for step in where:
         if not isinstance(step, int):
-            found = owner.model_fields[step]
+            found = owner.known()[str(step)]
             says, owner = says_of(found), nested(found) or owner
     return owner, says
 

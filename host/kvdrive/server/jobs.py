@@ -12,7 +12,10 @@ from dataclasses import dataclass, field
 from kvdrive.choices import PREFILL_CHUNK
 from kvdrive.errors import KvdriveError
 from kvdrive.generation.decode import Sampling
+from kvdrive.generation.rules import Rules
 from kvdrive.prefix.request import Request
+from kvdrive.server.chances import Chances
+from kvdrive.server.grammar import Grammar
 
 
 @dataclass(frozen=True)
@@ -49,11 +52,17 @@ class DeadlinePassed(KvdriveError):
 
 @dataclass(frozen=True)
 class Token:
-    """A new token; `cached` tokens of the prompt were on the drive. `resume`: see `idle.Taken`."""
+    """A new token; `cached` tokens of the prompt were on the drive. `resume`: see `idle.Taken`.
+
+    `ends`: it ends the answer and is no part of it. `completes`: it ends the answer, whose grammar has no more.
+    """
 
     number: int
     cached: int
     resume: str = "none"
+    ends: bool = False
+    completes: bool = False
+    chances: Chances | None = None
 
 
 @dataclass(frozen=True)
@@ -75,8 +84,9 @@ class Job:
     """A request. `notify` is called in the scheduler's thread; any thread may set `cancelled` at any time.
 
     `tenant`: whose it is: it finds what this tenant has stored, and nothing else. `session`: the name under which its
-    sequence is saved, or "". `slot`: where it ran, from 0 on. `seconds`: from its arrival until it ends, whatever it
-    has by then.
+    sequence is saved, or "". `rules` and `grammar`: what its answer keeps to. `chances`: how many likely tokens are
+    told beside each of its own; None: not even its own. `slot`: where it ran, from 0 on. `seconds`: from its arrival
+    until it ends, whatever it has by then.
     """
 
     prompt: list[int]
@@ -87,6 +97,9 @@ class Job:
     arrived: float = field(default_factory=time.perf_counter)
     session: str = ""
     tenant: str = ""
+    rules: Rules = field(default_factory=Rules)
+    grammar: Grammar | None = None
+    chances: int | None = None
     slot: int = 0
     seconds: float = math.inf
 

@@ -1,23 +1,27 @@
-"""Requests and answers of OpenAI's completions and chat completions, as far as this server serves them.
+"""Requests of OpenAI's completions and chat completions, as far as this server serves them.
 
 `fields` says what happens to a field. docs/reference/requests.md is made from the tables of this module: `make pages`.
 """
 
 from __future__ import annotations
 
-import time
 import uuid
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, FailFast, Field, WithJsonSchema, model_validator
 
 from kvdrive.generation.decode import Sampling
+from kvdrive.generation.rules import Rules
 from kvdrive.server.fields import Fields, Says, refuse
+from kvdrive.server.messages import Message, ToolDefinition
+from kvdrive.server.tool_formats import Tool
 
 NAME = r"^[\w.-]{1,128}$"  # of a session
 URI = "kvdrive:"
 Json = dict[str, Any]
 _MOST_STOPS, _STOP_CHARACTERS = 4, 256
+_MOST_STOP_IDS, _MOST_BIASES, _MOST_TOP, _MOST_TOOLS = 64, 1024, 20, 128
 _NAMED = "letters, digits, '_', '.' and '-', 128 at most"
 
 # Fields that change the answer, or that a client waits for, and that this server does not implement; the values that
@@ -27,23 +31,9 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "best_of": (1,),
     "echo": (False,),
     "suffix": ("",),
-    "logprobs": (False,),
-    "top_logprobs": (0,),
     "prompt_logprobs": (),
-    "presence_penalty": (0,),
-    "frequency_penalty": (0,),
-    "repetition_penalty": (1,),
-    "logit_bias": ({},),
-    "min_p": (0,),
-    "min_tokens": (0,),
-    "ignore_eos": (False,),
-    "stop_token_ids": ([],),
-    "tools": ([],),
-    "tool_choice": ("none", "auto"),
-    "parallel_tool_calls": (False, True),
     "functions": ([],),
     "function_call": ("none", "auto"),
-    "response_format": ({"type": "text"},),
     "guided_json": (),
     "guided_regex": (),
     "guided_choice": (),
@@ -60,6 +50,12 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "prompt_cache_retention": (),
     "service_tier": ("auto", "default"),
 }
+NO_TOOLS: dict[str, tuple[Any, ...]] = {  # in completions
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
+    "parallel_tool_calls": (False, True),
+    "top_logprobs": (0,),
+}
 HARMLESS = {
     "user": "the name of the client's own user, for its statistics",
     "safety_identifier": "as `user`",
@@ -74,11 +70,6 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-def _as_parts(value: Any) -> Any:
-    """A text as the one part of a message."""
-    return [{"type": "text", "text": value}] if isinstance(value, str) else value
-
-
 def _prompt(value: Any) -> str | list[int]:
     """A text, or token numbers. A list with one text is that text."""
     if isinstance(value, str):
@@ -90,6 +81,54 @@ def _prompt(value: Any) -> str | list[int]:
             refuse("one prompt for each request: send the others as requests of their own", "prompt")
         return str(value[0])
     raise ValueError("neither")
+
+
+def _bias(value: Any) -> dict[int, float]:
+    """Token numbers, which are texts in JSON, and what is added to their logits."""
+    if not isinstance(value, dict) or len(value) > _MOST_BIASES:
+        raise ValueError("no such object")
+    for token, added in value.items():
+        if not token.isdecimal() or len(token) > 9 or type(added) not in (int, float) or not -100 <= added <= 100:
+            raise ValueError("no such entry")
+    return {int(token): float(added) for token, added in value.items()}
+
+
+def _format(value: Any) -> Any:
+    """A response format; the one for free text is none."""
+    return None if value == {"type": "text"} else value
+
+
+class JsonSchema(Fields):
+    """The schema that an answer keeps to."""
+
+    harmless: ClassVar[dict[str, str]] = {"strict": "an answer keeps to the schema in any case"}
+
+    name: Annotated[str, Says("a text", "the name of the format, for the client's own use")]
+    description: Annotated[str | None, Says("a text", "what the format is for, for the client's own use")] = None
+    json_schema: Annotated[Json, Field(alias="schema"), Says("a JSON schema, as an object", "the schema")]
+
+
+class ResponseFormat(Fields):
+    """What the answer is."""
+
+    type: Annotated[
+        Literal["json_object", "json_schema"],
+        Says('"text", "json_object" or "json_schema"', "JSON is written in one line"),
+    ]
+    json_schema: Annotated[JsonSchema | None, Says("an object with name and schema", "goes with type json_schema")] = (
+        None
+    )
+
+    @model_validator(mode="after")
+    def _fits_its_type(self) -> ResponseFormat:
+        if (self.type == "json_schema") != (self.json_schema is not None):
+            refuse("{param} goes with type json_schema, which needs it", "json_schema")
+        return self
+
+    @property
+    def schema_of_answer(self) -> Mapping[str, Any]:
+        """The JSON schema of the whole answer."""
+        return self.json_schema.json_schema if self.json_schema else {"type": "object"}
 
 
 class StreamOptions(Fields):
@@ -137,6 +176,54 @@ class Request(Fields):
         WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
         Says("a text, or a list of texts", f"ends the answer; {_MOST_STOPS} texts of {_STOP_CHARACTERS} characters"),
     ] = None
+    min_p: Annotated[
+        float | None,
+        Field(ge=0, le=1, allow_inf_nan=False),
+        Says("a number from 0 to 1", "samples from tokens at least so many times as likely as the most likely one"),
+    ] = None
+    presence_penalty: Annotated[
+        float | None,
+        Field(ge=-2, le=2, allow_inf_nan=False),
+        Says("a number from -2 to 2", "is subtracted from the logits of tokens that the answer has already"),
+    ] = None
+    frequency_penalty: Annotated[
+        float | None,
+        Field(ge=-2, le=2, allow_inf_nan=False),
+        Says("a number from -2 to 2", "the same, for each time that the answer has the token"),
+    ] = None
+    repetition_penalty: Annotated[
+        float | None,
+        Field(gt=0, le=10, allow_inf_nan=False),
+        Says("a number above 0 and up to 10", "makes tokens of prompt and answer less likely; 1: not"),
+    ] = None
+    logit_bias: Annotated[
+        Any,
+        BeforeValidator(_bias),
+        WithJsonSchema({"type": "object", "additionalProperties": {"type": "number"}}),
+        Says(
+            f"an object of up to {_MOST_BIASES} token numbers with numbers from -100 to 100",
+            "is added to the logits of these tokens",
+        ),
+    ] = None
+    min_tokens: Annotated[
+        int | None,
+        Field(ge=0),
+        Says("a whole number, 0 or more", "the answer has so many tokens at least"),
+    ] = None
+    ignore_eos: Annotated[
+        bool | None, Says("true or false", "true: the model's own tokens for the end do not end the answer")
+    ] = None
+    stop_token_ids: Annotated[
+        list[Annotated[int, Field(ge=0)]] | None,
+        FailFast(),
+        Field(max_length=_MOST_STOP_IDS),
+        Says(f"a list of up to {_MOST_STOP_IDS} token numbers", "each ends the answer, and is no part of it"),
+    ] = None
+    response_format: Annotated[
+        ResponseFormat | None,
+        BeforeValidator(_format),
+        Says('an object such as {"type": "json_schema", "json_schema": ...}', "the answer is JSON, of a schema"),
+    ] = None
     session: Annotated[
         str | None,
         Field(pattern=NAME),
@@ -165,12 +252,19 @@ class Request(Fields):
             refuse(f"stop must be up to {_MOST_STOPS} texts of 1 to {_STOP_CHARACTERS} characters", "stop")
         if self.stream_options is not None and not self.stream:
             refuse("stream_options go with stream: send stream true, or leave them out", "stream_options")
+        if self.stops and self.min_tokens:
+            refuse("min_tokens cannot be kept to where stop texts end an answer: leave one of them out", "min_tokens")
+        if self.response_format and self.min_tokens:
+            refuse("min_tokens cannot be kept to where a format ends an answer: leave one of them out", "min_tokens")
         if self.session and self.kv_uri and self.kv_uri != URI + self.session:
             refuse("session and kv_uri name two sessions: send one of them", "kv_uri")
         first, *others = [name for name in self.limits if getattr(self, name) is not None] or [""]
         for name in others:
             if getattr(self, name) != getattr(self, first):
                 refuse(f"{first} and {name} differ: send one of them", name)
+        name, most = self.limit
+        if most is not None and most < (self.min_tokens or 0):
+            refuse(f"min_tokens is more than {name}", "min_tokens")
         return self
 
     @property
@@ -189,7 +283,34 @@ class Request(Fields):
         """OpenAI's default temperature is 1."""
         temperature = 1.0 if self.temperature is None else self.temperature
         seed = uuid.uuid4().int % 2**63 if self.seed is None else self.seed
-        return Sampling(temperature, self.top_k or 0, 1.0 if self.top_p is None else self.top_p, seed)
+        top_p = 1.0 if self.top_p is None else self.top_p
+        return Sampling(temperature, self.top_k or 0, top_p, seed, self.min_p or 0.0)
+
+    def rules(self, stop_ids: frozenset[int]) -> Rules:
+        """What it asks of the tokens of the answer; `stop_ids`: those that end a text of the model."""
+        return Rules(
+            ends=frozenset(self.stop_token_ids or ()) | (frozenset() if self.ignore_eos else stop_ids),
+            least=self.min_tokens or 0,
+            bias=self.logit_bias or {},
+            repetition=1.0 if self.repetition_penalty is None else self.repetition_penalty,
+            presence=self.presence_penalty or 0.0,
+            frequency=self.frequency_penalty or 0.0,
+        )
+
+    @property
+    def must_call(self) -> list[Tool]:
+        """The tools of which the answer has to call one; empty: it may say something instead."""
+        return []
+
+    @property
+    def several_calls(self) -> bool:
+        """True if the answer may have more than one call."""
+        return False
+
+    @property
+    def chances(self) -> int | None:
+        """How many of the most likely tokens are shown beside each token of the answer; None: it has no `logprobs`."""
+        raise NotImplementedError
 
 
 _MAX_TOKENS = Says("a whole number, 1 or more", "tokens of the answer at most; default: 16")
@@ -199,6 +320,7 @@ _MAX_CHAT_TOKENS = Says("a whole number, 1 or more", "tokens of the answer at mo
 class CompletionRequest(Request):
     """`POST /v1/completions`: one prompt, as text or as token numbers."""
 
+    neutral = NEUTRAL | NO_TOOLS
     limits = ("max_tokens",)
 
     prompt: Annotated[
@@ -208,44 +330,27 @@ class CompletionRequest(Request):
         Says("a text, a list with one text, or a list of token numbers", "the beginning, which the model continues"),
     ]
     max_tokens: Annotated[int | None, Field(ge=1), _MAX_TOKENS] = None
-
-
-class ContentPart(Fields):
-    """A piece of a message."""
-
-    neutral: ClassVar[dict[str, tuple[Any, ...]]] = {"image_url": (), "input_audio": (), "file": ()}
-
-    type: Annotated[Literal["text"], Says('"text": other parts are not served')]
-    text: Annotated[str, Says("a text")]
-
-
-class Message(Fields):
-    """One message of a conversation."""
-
-    neutral: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "tool_calls": ([],),
-        "function_call": (),
-        "annotations": ([],),
-        "audio": (),
-        "refusal": (),
-    }
-
-    role: Annotated[
-        Literal["system", "developer", "user", "assistant"],
-        Says('"system", "developer", "user" or "assistant"', "who says it"),
-    ]
-    content: Annotated[
-        list[ContentPart],
-        FailFast(),
-        BeforeValidator(_as_parts),
-        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": ContentPart.model_json_schema()}]}),
-        Says('a text, or a list of parts {"type": "text", "text": "..."}', "what is said"),
-    ]
+    logprobs: Annotated[
+        int | None,
+        Field(ge=0, le=_MOST_TOP),
+        Says(f"a whole number from 0 to {_MOST_TOP}", "says how likely the tokens were, beside so many others"),
+    ] = None
 
     @property
-    def text(self) -> str:
-        """The content as one text."""
-        return "".join(part.text for part in self.content)
+    def chances(self) -> int | None:
+        """See Request."""
+        return self.logprobs
+
+
+def _tool_choice(value: Any) -> str:
+    """A word, or the name of a tool behind a colon, which no name has."""
+    if isinstance(value, str) and value in ("none", "auto", "required"):
+        return value
+    found = value if isinstance(value, dict) and value.keys() == {"type", "function"} else {}
+    named = found.get("function")
+    if found.get("type") != "function" or not isinstance(named, dict) or named.keys() != {"name"}:
+        raise ValueError("neither")
+    return f":{named['name']}"
 
 
 class ChatRequest(Request):
@@ -263,6 +368,69 @@ class ChatRequest(Request):
     max_completion_tokens: Annotated[
         int | None, Field(ge=1), Says(_MAX_CHAT_TOKENS.takes, "the newer name of `max_tokens`")
     ] = None
+    logprobs: Annotated[bool | None, Says("true or false", "true: the answer says how likely its tokens were")] = None
+    top_logprobs: Annotated[
+        int | None,
+        Field(ge=0, le=_MOST_TOP),
+        Says(f"a whole number from 0 to {_MOST_TOP}", "goes with `logprobs`: so many others beside each token"),
+    ] = None
+    tools: Annotated[
+        list[ToolDefinition] | None,
+        FailFast(),
+        Field(max_length=_MOST_TOOLS),
+        Says(f"a list of up to {_MOST_TOOLS} objects with type and function", "what the model may call"),
+    ] = None
+    tool_choice: Annotated[
+        Any,
+        BeforeValidator(_tool_choice),
+        WithJsonSchema({"enum": ["none", "auto", "required"]}),
+        Says(
+            '"none", "auto", "required" or {"type": "function", "function": {"name": "..."}}',
+            "whether the model calls; default: auto",
+        ),
+    ] = None
+    parallel_tool_calls: Annotated[
+        bool | None, Says("true or false", "false: the answer has one call at most; default: true")
+    ] = None
+
+    @model_validator(mode="after")
+    def _tools_fit(self) -> ChatRequest:
+        names = [one.function.name for one in self.tools or ()]
+        if len(names) != len(set(names)):
+            refuse("two tools have the same name", "tools")
+        if self.tool_choice not in (None, "none", "auto") and not names:
+            refuse("tool_choice goes with tools: send some, or leave it out", "tool_choice")
+        if self.tool_choice not in (None, "none", "auto", "required", *(f":{name}" for name in names)):
+            refuse("tool_choice names a tool that is not in tools", "tool_choice")
+        if self.response_format and self.offered:
+            refuse("response_format goes with tools only where tool_choice is none", "response_format")
+        if self.must_call and self.min_tokens:
+            refuse("min_tokens cannot be kept to where a call ends an answer: leave one of them out", "min_tokens")
+        if self.top_logprobs and not self.logprobs:
+            refuse("top_logprobs goes with logprobs: send logprobs true, or leave it out", "top_logprobs")
+        return self
+
+    @property
+    def offered(self) -> list[ToolDefinition]:
+        """The tools that the model learns of."""
+        return [] if self.tool_choice == "none" else self.tools or []
+
+    @property
+    def must_call(self) -> list[Tool]:
+        """See Request."""
+        if self.tool_choice in (None, "none", "auto"):
+            return []
+        return [one.tool for one in self.offered if self.tool_choice in ("required", f":{one.function.name}")]
+
+    @property
+    def several_calls(self) -> bool:
+        """See Request."""
+        return self.parallel_tool_calls is not False and self.tool_choice in (None, "auto", "required")
+
+    @property
+    def chances(self) -> int | None:
+        """See Request."""
+        return (self.top_logprobs or 0) if self.logprobs else None
 
 
 class SlotRequest(Fields):
@@ -272,70 +440,3 @@ class SlotRequest(Fields):
 
 
 REQUESTS: tuple[type[Fields], ...] = (CompletionRequest, ChatRequest, SlotRequest)
-
-
-class Answer:
-    """Builds the documents of one answer: chunks of a stream, or the whole."""
-
-    def __init__(self, chat: bool, model: str) -> None:
-        self._chat = chat
-        self._head = {
-            "id": f"{'chatcmpl' if chat else 'cmpl'}-{uuid.uuid4().hex}",
-            "created": int(time.time()),
-            "model": model,
-        }
-
-    def whole(self, text: str, reason: str, usage: Json, kept: Json) -> Json:
-        """The whole answer as one document. `kept` is described by the function of this name."""
-        content = {"message": {"role": "assistant", "content": text}} if self._chat else {"text": text}
-        kind = "chat.completion" if self._chat else "text_completion"
-        return self._document(kind, [_choice(content, reason)]) | {"usage": usage, "kvdrive": kept}
-
-    def opening(self) -> Json | None:
-        """The chunk that begins a chat stream."""
-        return self._chunk({"delta": {"role": "assistant", "content": ""}}, None) if self._chat else None
-
-    def piece(self, text: str) -> Json:
-        """A chunk with text."""
-        return self._chunk({"delta": {"content": text}} if self._chat else {"text": text}, None)
-
-    def closing(self, reason: str, kept: Json) -> Json:
-        """The chunk with the reason why the answer ended, and what is kept of it."""
-        return self._chunk({"delta": {}} if self._chat else {"text": ""}, reason) | {"kvdrive": kept}
-
-    def usage(self, usage: Json, kept: Json) -> Json:
-        """The chunk with the counts, which has no choices."""
-        return self._document(self._chunk_kind, []) | {"usage": usage, "kvdrive": kept}
-
-    @property
-    def _chunk_kind(self) -> str:
-        return "chat.completion.chunk" if self._chat else "text_completion"
-
-    def _chunk(self, content: Json, reason: str | None) -> Json:
-        return self._document(self._chunk_kind, [_choice(content, reason)])
-
-    def _document(self, kind: str, choices: list[Json]) -> Json:
-        return self._head | {"object": kind, "choices": choices}
-
-
-def _choice(content: Json, reason: str | None) -> Json:
-    return {"index": 0, **content, "logprobs": None, "finish_reason": reason}
-
-
-def usage(prompt_tokens: int, new_tokens: int, cached_tokens: int) -> Json:
-    """The counts of an answer; `cached_tokens` of the prompt were on the drive already."""
-    return {
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": new_tokens,
-        "total_tokens": prompt_tokens + new_tokens,
-        "prompt_tokens_details": {"cached_tokens": cached_tokens},
-    }
-
-
-def kept(session: int | None, name: str, resume: str, removed: int) -> Json:
-    """What an answer says of its session: number and address, and how its prompt went on with it (see `idle.Taken`).
-
-    `removed`: tokens that have left it because the positions were used up.
-    """
-    uri = f"{URI}{name}" if name and session is not None else None
-    return {"session": session, "kv_uri": uri, "resume": resume, "removed_tokens": removed}

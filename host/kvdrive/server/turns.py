@@ -22,6 +22,8 @@ from kvdrive.kvcache.hf_cache import HfCache
 from kvdrive.plugins.together import in_parts
 from kvdrive.plugins.transformers import Attachment
 from kvdrive.prefix.open_session import OpenSession
+from kvdrive.server.chances import Chances
+from kvdrive.server.grammar import GrammarError
 from kvdrive.server.idle import IdleSequences
 from kvdrive.server.jobs import End, Job, Limits, Token
 from kvdrive.server.metrics import Metrics
@@ -76,7 +78,6 @@ class Turns:
         self.running: list[Running] = []
         self.slots: dict[tuple[str, int], int] = {}
         self._model: PreTrainedModel = checkpoint.model
-        self._stop_ids = checkpoint.stop_ids
         self._attachment = attachment
         self._limits = limits
         self._metrics = metrics
@@ -194,14 +195,32 @@ class Turns:
 
     def _take(self, running: Running, logits: torch.Tensor) -> None:
         """Choose the next token and tell the client; after the last one, the sequence ends."""
-        job = running.job
-        token = int(choose(logits, job.sampling, running.generator)[0])
-        running.tokens.append(token)
+        try:
+            token = self._next(running, logits)
+        except GrammarError as error:
+            self._end(running, error)
+            return
+        running.tokens.append(token.number)
         self._metrics.new_tokens.inc()
         self._metrics.rate.add(1)
-        job.notify(Token(token, running.cached, running.resume))
-        if token in self._stop_ids or len(running.tokens) == job.most_tokens:
+        running.job.notify(token)
+        if token.ends or token.completes or len(running.tokens) == running.job.most_tokens:
             self._end(running)
+
+    def _next(self, running: Running, logits: torch.Tensor) -> Token:
+        """The next token, as the request wants it. Raises GrammarError."""
+        job, grammar = running.job, running.job.grammar
+        prompt = len(job.prompt)
+        wanted = job.rules.applied(logits, job.prompt, running.tokens[prompt:])
+        if grammar:
+            wanted = grammar.restrict(wanted)
+        token = int(choose(wanted, job.sampling, running.generator)[0])
+        ends = token in job.rules.ends
+        if grammar and not ends:
+            grammar.take(token)
+        chances = None if job.chances is None else Chances.of(logits, token, job.chances)
+        completes = grammar is not None and not ends and grammar.complete
+        return Token(token, running.cached, running.resume, ends, completes, chances)
 
     def _end(self, running: Running, error: Exception | None = None) -> None:
         """Save what was computed, and end the sequence."""

@@ -14,6 +14,7 @@ from kvdrive.config.run import RunConfig
 from kvdrive.errors import RangeError, UnsupportedError
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.decode import GREEDY, Sampling
+from kvdrive.generation.rules import Rules
 from kvdrive.kvcache.budget import MemoryOptions
 from kvdrive.kvcache.on_drives import DriveLayer
 from kvdrive.kvcache.parts import PartsLayer
@@ -49,6 +50,7 @@ class Requests:
         self.scheduler = Scheduler(
             checkpoint, opened, attention or RunConfig(), Limits(20_000, **limits), self.metrics, 1, sessions
         )
+        self._ends_of_text = checkpoint.stop_ids
         self.order, self.ends = [], {}
         self._ends = queue.Queue()
         self._came = threading.Condition()
@@ -72,7 +74,7 @@ class Requests:
                 self._came.notify()
 
         self.tokens[name] = []
-        job = Job(prompt, new_tokens, sampling, notify, **fields)
+        job = Job(prompt, new_tokens, sampling, notify, rules=Rules(ends=self._ends_of_text), **fields)
         self.scheduler.submit(job)
         return job
 

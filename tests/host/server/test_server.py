@@ -232,9 +232,9 @@ GOOD = {"model": "tiny", "prompt": "x", "max_tokens": 2}
         ({"temperature": 3}, 400, "temperature"),
         ({"top_p": 0}, 400, "top_p"),
         ({"n": 2}, 400, "n"),
-        ({"logprobs": 5}, 400, "logprobs"),
+        ({"logprobs": 50}, 400, "logprobs"),
         ({"stop": ["a"] * 5}, 400, "stop"),
-        ({"logit_bias": {"1": 5}}, 400, "logit_bias"),
+        ({"logit_bias": {"1": 500}}, 400, "logit_bias"),
         ({"prompt": "word " * 3000}, 400, "prompt"),
     ],
 )

@@ -1,0 +1,58 @@
+"""How likely the tokens of an answer were, as OpenAI's `logprobs` say it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Chances:
+    """Natural logarithms of what the model gave a token and the `top` likeliest ones, before any rule of a request."""
+
+    token: int
+    own: float
+    top: tuple[tuple[int, float], ...]
+
+    @staticmethod
+    def of(logits: torch.Tensor, token: int, top: int) -> Chances:
+        """From logits float32 [1, vocabulary]."""
+        all_of_them = logits[0].log_softmax(-1)
+        values, tokens = all_of_them.topk(top)
+        return Chances(token, float(all_of_them[token]), tuple(zip(tokens.tolist(), values.tolist(), strict=True)))
+
+
+def as_chat(tokenizer: PreTrainedTokenizerBase, several: Sequence[Chances]) -> Json:
+    """`logprobs` of a choice of a chat."""
+    content = [
+        _entry(tokenizer, one.token, one.own) | {"top_logprobs": [_entry(tokenizer, *other) for other in one.top]}
+        for one in several
+    ]
+    return {"content": content, "refusal": None}
+
+
+def as_completion(tokenizer: PreTrainedTokenizerBase, several: Sequence[Chances], offset: int) -> Json:
+    """`logprobs` of a choice of a completion; `offset`: characters of the answer before the first of them."""
+    texts = [_text(tokenizer, one.token) for one in several]
+    return {
+        "tokens": texts,
+        "token_logprobs": [one.own for one in several],
+        "top_logprobs": [{_text(tokenizer, token): chance for token, chance in one.top} for one in several],
+        "text_offset": [offset + sum(map(len, texts[:place])) for place in range(len(texts))],
+    }
+
+
+def _entry(tokenizer: PreTrainedTokenizerBase, token: int, chance: float) -> Json:
+    text = _text(tokenizer, token)
+    return {"token": text, "logprob": chance, "bytes": list(text.encode())}
+
+
+def _text(tokenizer: PreTrainedTokenizerBase, token: int) -> str:
+    text: str = tokenizer.decode([token])
+    return text

@@ -1,0 +1,190 @@
+"""How families of models write calls of tools, as their chat templates ask them to.
+
+A format has a grammar for an answer that must call, and reads the calls of an answer. Which one a model has is seen
+from the markers in its template.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kvdrive.errors import InputError
+from kvdrive.server.grammar import Schema, schema_in_lark
+
+TOOL_NAME = r"^[A-Za-z0-9_.-]{1,64}$"
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A function that the model may call. `parameters`: the JSON schema of its arguments, an object."""
+
+    name: str
+    parameters: Schema = field(default_factory=lambda: {"type": "object"})
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call that the model has written. `arguments`: a JSON object, as text."""
+
+    name: str
+    arguments: str
+    id: str = field(default_factory=lambda: f"call_{uuid.uuid4().hex[:24]}")
+
+
+Parse = Callable[[str], list[Call] | None]
+Marker = Callable[[str], str]  # see Grammars.marker
+
+
+@dataclass(frozen=True)
+class Format:
+    """How a family writes calls.
+
+    `signs`: texts that its template contains, all of them. `begin` and `end` stand around a call; without `end`, the
+    calls are the end of the answer. Without `begin`, an answer that begins with one of `first` may be a call whole.
+    `parse`: the calls in a text without `begin` and `end`, None if it is no call. `grammar`: a call of a tool without
+    `begin` and `end`, in Lark. `space` is around a call in them, and `between` two calls; None: there is one at most.
+    """
+
+    name: str
+    signs: Sequence[str]
+    begin: str
+    end: str
+    parse: Parse
+    grammar: Callable[[Tool, Marker], str]
+    first: tuple[str, ...] = ()
+    space: str = ""
+    between: str | None = None
+
+    def must_call(self, tools: Sequence[Tool], marker: Marker, *, several: bool) -> str:
+        """A grammar in Lark for an answer that calls one of `tools`, or `several`. Raises InputError."""
+        calls = [f"call_{number}: {self.grammar(tool, marker)}" for number, tool in enumerate(tools)]
+        any_call = " | ".join(f"call_{number}" for number in range(len(tools)))
+        space, between = (json.dumps(text) if text else "" for text in (self.space, self.between))
+        begin, end = (marker(text) if text else "" for text in (self.begin, self.end))
+        more = f"({between} call)*" if several and self.between is not None else ""
+        return "\n".join([f"start: call {more}", f"call: {begin} {space} ({any_call}) {space} {end}", *calls])
+
+
+def format_of(template: str | None) -> Format:
+    """The format that a chat template asks for. Raises InputError where it has none, or one that is not known here."""
+    for one in FORMATS:
+        if template is not None and all(sign in template for sign in one.signs):
+            return one
+    if template is None or "tools" not in template:
+        raise InputError("this model's chat template has no place for tools: leave them out, or take another model")
+    known = ", ".join(one.name for one in FORMATS)
+    raise InputError(f"this model writes calls of tools in a way that is not known here (known: {known})")
+
+
+# ---- calls as JSON objects with a name and arguments ----
+
+
+def _json_calls(arguments: str) -> Parse:
+    """One object, or a list of them; `arguments`: the key of the arguments."""
+
+    def parse(text: str) -> list[Call] | None:
+        found = _json(text.strip().removeprefix("<|python_tag|>"))
+        calls = [_call(one, arguments) for one in (found if isinstance(found, list) else [found])]
+        return [call for call in calls if call] if calls and all(calls) else None
+
+    return parse
+
+
+def _call(found: Any, arguments: str) -> Call | None:
+    if not isinstance(found, dict) or not isinstance(found.get("name"), str):
+        return None
+    given = found.get(arguments, {})
+    return _named(found["name"], _json(given) if isinstance(given, str) else given)
+
+
+def _named(name: str, arguments: Any) -> Call | None:
+    if not re.match(TOOL_NAME, name) or not isinstance(arguments, dict):
+        return None
+    return Call(name, json.dumps(arguments, ensure_ascii=False))
+
+
+def _json(text: str) -> Any:
+    """The value; None for a text that is no JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _json_call(arguments: str) -> Callable[[Tool, Marker], str]:
+    def grammar(tool: Tool, marker: Marker) -> str:
+        # References count from the root of a schema, so the definitions of the arguments move there.
+        definitions = {key: tool.parameters[key] for key in ("$defs", "definitions") if key in tool.parameters}
+        properties = {"name": {"const": tool.name}, arguments: tool.parameters}
+        closed = {"required": [*properties], "additionalProperties": False}
+        return schema_in_lark({"type": "object", "properties": properties, **closed, **definitions})
+
+    return grammar
+
+
+def _json_list(tool: Tool, marker: Marker) -> str:
+    return f'"[" ({_json_call("arguments")(tool, marker)}) "]"'
+
+
+# ---- calls as a name, a marker and JSON ----
+
+_ARGS, _TOOL_CALLS = "[ARGS]", "[TOOL_CALLS]"
+
+
+def _marked_calls(text: str) -> list[Call] | None:
+    calls = []
+    for one in text.split(_TOOL_CALLS):
+        name, _, arguments = one.strip().partition(_ARGS)
+        calls.append(_named(name, _json(arguments)))
+    return [call for call in calls if call] if all(calls) else None
+
+
+def _marked_call(tool: Tool, marker: Marker) -> str:
+    return f"{json.dumps(tool.name)} {marker(_ARGS)} {schema_in_lark(tool.parameters)}"
+
+
+# ---- calls as tags ----
+
+_FUNCTION = re.compile(r"\s*<function=([^>\s]+)>(.*)</function>\s*", re.DOTALL)
+_PARAMETER = re.compile(r"<parameter=([^>\s]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
+
+
+def _tagged_calls(text: str) -> list[Call] | None:
+    """<function=NAME>, a <parameter=NAME> for each argument, whose value is JSON or else a text."""
+    found = _FUNCTION.fullmatch(text)
+    if not found or _PARAMETER.sub("", found[2]).strip():
+        return None
+    given = {name: text if (value := _json(text)) is None else value for name, text in _PARAMETER.findall(found[2])}
+    call = _named(found[1], given)
+    return [call] if call else None
+
+
+def _not_forced(tool: Tool, marker: Marker) -> str:
+    raise InputError("this server cannot make this model call: send tool_choice auto")
+
+
+def _tags(name: str, signs: Sequence[str], parse: Parse, grammar: Callable[[Tool, Marker], str]) -> Format:
+    return Format(name, signs, "<tool_call>", "</tool_call>", parse, grammar, space="\n", between="\n")
+
+
+_HERMES = _json_calls("arguments"), _json_call("arguments")
+FORMATS = (
+    _tags("Qwen3-Coder", ("<tool_call>", "<function="), _tagged_calls, _not_forced),
+    _tags("Hermes, Qwen 2.5 and 3, SmolLM3", ("<tool_call>",), *_HERMES),
+    Format("Mistral", (_TOOL_CALLS, _ARGS), _TOOL_CALLS, "", _marked_calls, _marked_call, between=""),
+    Format("Mistral of 2024", (_TOOL_CALLS,), _TOOL_CALLS, "", _HERMES[0], _json_list),
+    Format(
+        "Llama 3",
+        ("<|start_header_id|>", '"parameters"'),
+        begin="",
+        end="",
+        parse=_json_calls("parameters"),
+        grammar=_json_call("parameters"),
+        first=("{", "<|python_tag|>"),
+    ),
+)
