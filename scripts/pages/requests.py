@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kvdrive.server.fields import Fields, nested, says_of
-from kvdrive.server.protocol import HARMLESS, NEUTRAL, NO_TOOLS, REQUESTS
+from kvdrive.server.protocol import HARMLESS, NEUTRAL, NO_TOOLS
+from kvdrive.server.requests import REQUESTS
 from kvdrive.tree import ROOT
 from pages.blocks import filled
 
@@ -23,6 +24,11 @@ def texts() -> dict[Path, str]:
 def implemented() -> str:
     """The fields that each kind of request implements; what both completions have stands once."""
     of = {str(kind.__doc__): list(rows(kind, "")) for kind in REQUESTS}
+    for kind in REQUESTS[2:]:  # what the first two accept beside their fields has tables of its own
+        of[str(kind.__doc__)] += [
+            f"| `{name}` | {accepted(values)} only | not implemented |" for name, values in kind.neutral.items()
+        ]
+        of[str(kind.__doc__)] += [f"| `{name}` | anything | {why} |" for name, why in kind.harmless.items()]
     first, second = list(of)[:2]
     both = [row for row in of[first] if row in of[second]]
     parts = {"Both kinds of completions:": both}

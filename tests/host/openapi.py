@@ -1,5 +1,6 @@
 """The server's requests and answers as an OpenAPI document, made from the tables that the server checks with."""
 
+from kvdrive.server.anthropic_messages import CountRequest, MessagesRequest
 from kvdrive.server.protocol import ChatRequest, CompletionRequest, SlotRequest
 
 ERROR = {
@@ -18,6 +19,20 @@ ERROR = {
         }
     },
     "required": ["error"],
+    "additionalProperties": False,
+}
+ANTHROPIC = {
+    "type": "object",
+    "properties": {
+        "type": {"const": "error"},
+        "error": {
+            "type": "object",
+            "properties": {"type": {"type": "string"}, "message": {"type": "string", "minLength": 1}},
+            "required": ["type", "message"],
+            "additionalProperties": False,
+        },
+    },
+    "required": ["type", "error"],
     "additionalProperties": False,
 }
 OBJECT = {"type": "object"}
@@ -40,8 +55,8 @@ def answer(kinds=("application/json",), schema=OBJECT):
     return {"description": "an answer", "content": {kind: {"schema": schema} for kind in kinds}}
 
 
-def operation(*, parameters=(), request=None, kinds=("application/json",)):
-    found = {"responses": {"200": answer(kinds), "default": answer(schema=ERROR)}, "parameters": list(parameters)}
+def operation(*, parameters=(), request=None, kinds=("application/json",), error=ERROR):
+    found = {"responses": {"200": answer(kinds), "default": answer(schema=error)}, "parameters": list(parameters)}
     if request is not None:
         found["requestBody"] = {"required": True, "content": {"application/json": {"schema": request}}}
     return found
@@ -57,7 +72,8 @@ def document(names):
     number = parameter("slot", "path", {"type": "integer", "minimum": 0, "maximum": 1})
     action = parameter("action", "query", {"enum": ["save", "restore", "erase"]})
     session = parameter("session", "path", {"type": "string", "minLength": 1})
-    parts = CompletionRequest.model_json_schema()["$defs"] | ChatRequest.model_json_schema()["$defs"]
+    kinds = CompletionRequest, ChatRequest, MessagesRequest, CountRequest
+    parts = {name: part for kind in kinds for name, part in kind.model_json_schema()["$defs"].items()}
     return {
         "openapi": "3.1.0",
         "info": {"title": "kvdrive serve", "version": "1"},
@@ -65,6 +81,8 @@ def document(names):
         "paths": {
             "/v1/completions": {"post": operation(request=body(CompletionRequest, names), kinds=whole)},
             "/v1/chat/completions": {"post": operation(request=body(ChatRequest, names), kinds=whole)},
+            "/v1/messages": {"post": operation(request=body(MessagesRequest, names), kinds=whole, error=ANTHROPIC)},
+            "/v1/messages/count_tokens": {"post": operation(request=body(CountRequest, names), error=ANTHROPIC)},
             "/slots/{slot}": {"post": operation(parameters=[number, action], request=body(SlotRequest, names))},
             "/v1/sessions": {"get": operation()},
             "/v1/sessions/{session}": {"delete": operation(parameters=[session])},

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
 from kvdrive.server.chances import Chances, as_chat, as_completion
-from kvdrive.server.protocol import URI
+from kvdrive.server.errors import ApiError
+from kvdrive.server.generation import Generation
+from kvdrive.server.protocol import ChatRequest, Request
 from kvdrive.server.tool_formats import Call
 
 Json = dict[str, Any]
@@ -18,35 +21,50 @@ Said = Sequence[str | Call]
 
 
 class Answer:
-    """Builds the documents of one answer: chunks of a stream, or the whole. `shows`: they have `logprobs`."""
+    """Builds the documents of one answer: chunks of a stream, or the whole."""
 
-    def __init__(self, chat: bool, model: str, tokenizer: PreTrainedTokenizerBase, *, shows: bool = False) -> None:
-        self._chat = chat
+    def __init__(self, request: Request, model: str, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._chat = isinstance(request, ChatRequest)
         self._tokenizer = tokenizer
-        self._shows = shows
+        self._counts = request.stream_options is not None and request.stream_options.include_usage
         self._calls = 0
         self._characters = 0
         self._head = {
-            "id": f"{'chatcmpl' if chat else 'cmpl'}-{uuid.uuid4().hex}",
+            "id": f"{'chatcmpl' if self._chat else 'cmpl'}-{uuid.uuid4().hex}",
             "created": int(time.time()),
             "model": model,
         }
 
-    def whole(self, said: Said, chances: Sequence[Chances], reason: str, usage: Json, kept: Json) -> Json:
-        """The whole answer as one document. `kept` is described by the function of this name."""
+    def whole(self, said: Said, generation: Generation) -> Json:
+        """The whole answer as one document."""
         text = "".join(one for one in said if isinstance(one, str))
         calls = [_call(one) for one in said if isinstance(one, Call)]
         message: Json = {"role": "assistant", "content": text if text or not calls else None}
         message |= {"tool_calls": calls} if calls else {}
         kind = "chat.completion" if self._chat else "text_completion"
-        choice = self._choice({"message": message} if self._chat else {"text": text}, reason, chances)
-        return self._document(kind, [choice]) | {"usage": usage, "kvdrive": kept}
+        content = {"message": message} if self._chat else {"text": text}
+        choice = self._choice(content, generation.reason, generation.take_chances())
+        return self._document(kind, [choice]) | {"usage": generation.usage, "kvdrive": generation.kept}
 
-    def opening(self) -> Json | None:
-        """The chunk that begins a chat stream."""
-        return self._chunk({"delta": {"role": "assistant", "content": ""}}, None) if self._chat else None
+    async def events(self, generation: Generation) -> AsyncIterator[str]:
+        """The answer as server-sent events; an error that comes after the first byte is an event too."""
+        try:
+            if self._chat:
+                yield _event(self._chunk({"delta": {"role": "assistant", "content": ""}}, None))
+            async for piece in generation.pieces():
+                yield _event(self._piece(piece, generation.take_chances()))
+            last = self._chunk(
+                {"delta": {}} if self._chat else {"text": ""}, generation.reason, generation.take_chances()
+            )
+            yield _event(last | {"kvdrive": generation.kept})
+            if self._counts:
+                counts = {"usage": generation.usage, "kvdrive": generation.kept}
+                yield _event(self._document(self._chunk_kind, []) | counts)
+        except ApiError as error:
+            yield _event(error.body())
+        yield "data: [DONE]\n\n"
 
-    def piece(self, said: str | Call, chances: Sequence[Chances] = ()) -> Json:
+    def _piece(self, said: str | Call, chances: Sequence[Chances]) -> Json:
         """A chunk with text, or with a whole call. `chances`: of the tokens that came since the last chunk."""
         if isinstance(said, Call):
             content: Json = {"delta": {"tool_calls": [{"index": self._calls, **_call(said)}]}}
@@ -56,14 +74,6 @@ class Answer:
         found = self._chunk(content, None, chances)
         self._characters += len(said) if isinstance(said, str) else 0
         return found
-
-    def closing(self, reason: str, kept: Json, chances: Sequence[Chances] = ()) -> Json:
-        """The chunk with the reason why the answer ended, and what is kept of it."""
-        return self._chunk({"delta": {}} if self._chat else {"text": ""}, reason, chances) | {"kvdrive": kept}
-
-    def usage(self, usage: Json, kept: Json) -> Json:
-        """The chunk with the counts, which has no choices."""
-        return self._document(self._chunk_kind, []) | {"usage": usage, "kvdrive": kept}
 
     @property
     def _chunk_kind(self) -> str:
@@ -77,7 +87,7 @@ class Answer:
 
     def _choice(self, content: Json, reason: str | None, chances: Sequence[Chances]) -> Json:
         found = None
-        if self._shows and chances:
+        if chances:
             found = (
                 as_chat(self._tokenizer, chances)
                 if self._chat
@@ -90,20 +100,5 @@ def _call(call: Call) -> Json:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
-def usage(prompt_tokens: int, new_tokens: int, cached_tokens: int) -> Json:
-    """The counts of an answer; `cached_tokens` of the prompt were on the drive already."""
-    return {
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": new_tokens,
-        "total_tokens": prompt_tokens + new_tokens,
-        "prompt_tokens_details": {"cached_tokens": cached_tokens},
-    }
-
-
-def kept(session: int | None, name: str, resume: str, removed: int) -> Json:
-    """What an answer says of its session: number and address, and how its prompt went on with it (see `idle.Taken`).
-
-    `removed`: tokens that have left it because the positions were used up.
-    """
-    uri = f"{URI}{name}" if name and session is not None else None
-    return {"session": session, "kv_uri": uri, "resume": resume, "removed_tokens": removed}
+def _event(document: Json) -> str:
+    return f"data: {json.dumps(document, ensure_ascii=False)}\n\n"

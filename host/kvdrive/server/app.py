@@ -18,14 +18,15 @@ from starlette.routing import Route
 
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.server import page
-from kvdrive.server.answers import Json
+from kvdrive.server.anthropic_answers import error_body
+from kvdrive.server.clients import gone
 from kvdrive.server.completions import CompletionPaths
 from kvdrive.server.errors import ApiError
 from kvdrive.server.fields import unknown_field
 from kvdrive.server.local import check_local
 from kvdrive.server.metrics import Metrics
+from kvdrive.server.protocol import Json
 from kvdrive.server.scheduler import Scheduler
-from kvdrive.server.sending import gone
 from kvdrive.server.session_paths import SessionPaths
 from kvdrive.server.settings import Settings
 
@@ -85,11 +86,11 @@ class _Server:
                 if not self._settings.tenants.asks:
                     check_local(request)
                 if not open_to_all:
-                    request.state.tenant = self._settings.tenants.of(request.headers.get("authorization", ""))
+                    request.state.tenant = self._settings.tenants.of(_authorization(request))
                     self._check_query(path, request)
                 response = await handler(request)
             except ApiError as error:
-                response = error.response()
+                response = error.response(error_body(error) if path.startswith("/v1/messages") else None)
             except ClientDisconnect:
                 response = gone()
             self._metrics.requests.labels(path, response.status_code).inc()
@@ -131,6 +132,12 @@ class _Server:
 
     async def _show_metrics(self, http: HttpRequest) -> Response:
         return Response(self._metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+
+def _authorization(request: HttpRequest) -> str:
+    """What identifies a client: OpenAI's clients send a bearer's key, Anthropic's the key alone."""
+    key = request.headers.get("x-api-key")
+    return request.headers.get("authorization") or (f"Bearer {key}" if key else "")
 
 
 async def _http_error(request: HttpRequest, error: Exception) -> Response:

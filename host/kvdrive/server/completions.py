@@ -1,4 +1,4 @@
-"""The paths that generate: completions and chat completions."""
+"""The paths that generate: OpenAI's completions and chats, and Anthropic's messages."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from kvdrive.errors import KvdriveError
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.server.answers import Answer
+from kvdrive.server.anthropic_answers import AnthropicAnswer
 from kvdrive.server.call_reader import CallReader
+from kvdrive.server.clients import gone, left
 from kvdrive.server.errors import ApiError
 from kvdrive.server.generation import Generation
 from kvdrive.server.inputs import Input, Inputs
 from kvdrive.server.jobs import End, Job, QueueFull, Token
 from kvdrive.server.scheduler import Scheduler
-from kvdrive.server.sending import gone, left, server_sent
 from kvdrive.server.session_paths import Handler, SessionPaths
 from kvdrive.server.settings import Settings
 from kvdrive.server.tool_formats import Call
@@ -41,22 +42,32 @@ class CompletionPaths:
         return [
             ("/v1/completions", "POST", self._completions),
             ("/v1/chat/completions", "POST", self._chat),
+            ("/v1/messages", "POST", self._messages),
+            ("/v1/messages/count_tokens", "POST", self._count_tokens),
         ]
 
     async def _completions(self, http: HttpRequest) -> Response:
-        return await self._answer(http, await self._inputs.completion(http), chat=False)
+        wanted = await self._inputs.completion(http)
+        return await self._answer(http, wanted, self._openai(wanted))
 
     async def _chat(self, http: HttpRequest) -> Response:
-        return await self._answer(http, await self._inputs.chat(http), chat=True)
+        wanted = await self._inputs.chat(http)
+        return await self._answer(http, wanted, self._openai(wanted))
 
-    async def _answer(self, http: HttpRequest, wanted: Input, *, chat: bool) -> Response:
-        request = wanted.request
+    async def _messages(self, http: HttpRequest) -> Response:
+        wanted = await self._inputs.messages(http)
+        return await self._answer(http, wanted, AnthropicAnswer(self._settings.name))
+
+    async def _count_tokens(self, http: HttpRequest) -> Response:
+        return JSONResponse({"input_tokens": await self._inputs.count(http)})
+
+    def _openai(self, wanted: Input) -> Answer:
+        return Answer(wanted.request, self._settings.name, self._checkpoint.tokenizer)
+
+    async def _answer(self, http: HttpRequest, wanted: Input, answer: Answer | AnthropicAnswer) -> Response:
         generation = self._submit(wanted, http.state.tenant)
-        shows = request.chances is not None
-        answer = Answer(chat, self._settings.name, self._checkpoint.tokenizer, shows=shows)
-        if request.stream:
-            with_usage = request.stream_options is not None and request.stream_options.include_usage
-            events = server_sent(generation, answer, with_usage)
+        if wanted.request.stream:
+            events = answer.events(generation)
             return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
         async with left(http) as client_left:
             said = asyncio.ensure_future(_all_of(generation))
@@ -67,9 +78,7 @@ class CompletionPaths:
                 with suppress(asyncio.CancelledError):
                     await said
                 return gone()
-        chances = generation.take_chances()
-        found = answer.whole(said.result(), chances, generation.reason, generation.usage, generation.kept)
-        return JSONResponse(found)
+        return JSONResponse(answer.whole(said.result(), generation))
 
     def _submit(self, wanted: Input, tenant: str) -> Generation:
         loop = asyncio.get_running_loop()

@@ -21,7 +21,7 @@ class ApiError(Exception):
             kind = "server_error"
         return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
 
-    def response(self) -> JSONResponse:
-        """The HTTP answer. For a full queue, it asks the client to retry after a second."""
+    def response(self, body: dict[str, object] | None = None) -> JSONResponse:
+        """The HTTP answer, with another `body` if there is one. For a full queue, it asks to retry after a second."""
         headers = {429: {"Retry-After": "1"}, 401: {"WWW-Authenticate": "Bearer"}}.get(self.status)
-        return JSONResponse(self.body(), self.status, headers)
+        return JSONResponse(body or self.body(), self.status, headers)

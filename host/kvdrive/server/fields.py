@@ -93,13 +93,18 @@ def parse(kind: type[AnyFields], body: bytes, *, ignore_unknown: bool = False) -
     except ValueError as error:
         raise ApiError(400, f"the body is not JSON: {error}", code="invalid_json") from error
     unknown = Unknown(ignore_unknown)
-    try:
-        request = kind.model_validate(sent, context=unknown)
-    except ValidationError as error:
-        raise _refusal(kind, error.errors(include_url=False)[0]) from error
+    request = taken(kind, sent, unknown)
     if unknown.ignored:
         log.warning("ignored fields of a request that this server does not know: %s", ", ".join(unknown.ignored))
     return request
+
+
+def taken(kind: type[AnyFields], sent: Any, unknown: Unknown | None = None) -> AnyFields:
+    """The request that `sent` describes. Raises ApiError."""
+    try:
+        return kind.model_validate(sent, context=unknown)
+    except ValidationError as error:
+        raise _refusal(kind, error.errors(include_url=False)[0]) from error
 
 
 def refuse(sentence: str, param: str) -> NoReturn:

@@ -9,12 +9,12 @@ from transformers import PreTrainedTokenizerBase
 
 from kvdrive.errors import InputError
 from kvdrive.generation.text import TextStream
-from kvdrive.server.answers import Json, kept, usage
 from kvdrive.server.call_reader import CallReader
 from kvdrive.server.chances import Chances
 from kvdrive.server.errors import ApiError
 from kvdrive.server.grammar import GrammarError
 from kvdrive.server.jobs import DeadlinePassed, End, Job, Token
+from kvdrive.server.protocol import URI, Json
 from kvdrive.server.stops import StopFilter
 from kvdrive.server.tool_formats import Call
 
@@ -73,6 +73,11 @@ class Generation:
         return "stop" if self._stopped else "length"
 
     @property
+    def stop_text(self) -> str:
+        """The text that ended the answer; "" if something else did."""
+        return self._filter.stopped_by
+
+    @property
     def usage(self) -> Json:
         """Counts of the tokens so far."""
         return usage(len(self._job.prompt), self._tokens, self._cached)
@@ -109,3 +114,22 @@ class Generation:
             raise ApiError(504, str(error), code="deadline_passed")
         if error:
             raise ApiError(500, f"generation failed: {error}", code="generation_failed")
+
+
+def usage(prompt_tokens: int, new_tokens: int, cached_tokens: int) -> Json:
+    """The counts of an answer; `cached_tokens` of the prompt were on the drive already."""
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": new_tokens,
+        "total_tokens": prompt_tokens + new_tokens,
+        "prompt_tokens_details": {"cached_tokens": cached_tokens},
+    }
+
+
+def kept(session: int | None, name: str, resume: str, removed: int) -> Json:
+    """What an answer says of its session: number and address, and how its prompt went on with it (see `idle.Taken`).
+
+    `removed`: tokens that have left it because the positions were used up.
+    """
+    uri = f"{URI}{name}" if name and session is not None else None
+    return {"session": session, "kv_uri": uri, "resume": resume, "removed_tokens": removed}

@@ -11,6 +11,7 @@ from starlette.requests import Request as HttpRequest
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.spelling import as_held
 from kvdrive.server import chat
+from kvdrive.server.anthropic_messages import CountRequest, MessagesRequest, as_chat
 from kvdrive.server.constraints import calls_of, grammar_of
 from kvdrive.server.errors import ApiError
 from kvdrive.server.fields import parse
@@ -21,7 +22,7 @@ from kvdrive.server.session_paths import SessionPaths
 from kvdrive.server.settings import Settings
 from kvdrive.server.tool_formats import Format
 
-AnyRequest = TypeVar("AnyRequest", bound=Request)
+AnyRequest = TypeVar("AnyRequest", bound=Request | CountRequest)
 _COMPLETION_TOKENS = 16  # of a completion whose request does not say, as OpenAI has it
 
 
@@ -62,12 +63,26 @@ class Inputs:
 
     async def chat(self, http: HttpRequest) -> Input:
         """A conversation to answer."""
-        request = await self._parse(http, ChatRequest)
-        tokenizer, prompts = self._checkpoint.tokenizer, self._prompts
-        calls = calls_of(tokenizer, request)
-        prompt = await prompts.run(lambda: chat.encode(tokenizer, prompts, request.messages, request.offered))
-        prompt = await self._as_held(prompt, http, request)
+        return await self._conversation(http, await self._parse(http, ChatRequest))
+
+    async def messages(self, http: HttpRequest) -> Input:
+        """A conversation to answer, as Anthropic's API has it."""
+        return await self._conversation(http, as_chat(await self._parse(http, MessagesRequest)))
+
+    async def count(self, http: HttpRequest) -> int:
+        """The tokens of a conversation."""
+        request = as_chat(await self._parse(http, CountRequest))
+        calls_of(self._checkpoint.tokenizer, request)
+        return len(await self._encoded(request))
+
+    async def _conversation(self, http: HttpRequest, request: ChatRequest) -> Input:
+        calls = calls_of(self._checkpoint.tokenizer, request)
+        prompt = await self._as_held(await self._encoded(request), http, request)
         return await self._checked(request, prompt, "messages", calls)
+
+    async def _encoded(self, request: ChatRequest) -> list[int]:
+        tokenizer, prompts = self._checkpoint.tokenizer, self._prompts
+        return await prompts.run(lambda: chat.encode(tokenizer, prompts, request.messages, request.offered))
 
     async def _parse(self, http: HttpRequest, kind: type[AnyRequest]) -> AnyRequest:
         ignore = self._settings.ignore_unknown

@@ -437,6 +437,3 @@ class SlotRequest(Fields):
     """`POST /slots/N?action=save` and `restore`: the session that the slot ran last, as in llama.cpp's server."""
 
     filename: Annotated[str, Field(pattern=NAME), Says(f"a name of {_NAMED}", "the name of the session")]
-
-
-REQUESTS: tuple[type[Fields], ...] = (CompletionRequest, ChatRequest, SlotRequest)

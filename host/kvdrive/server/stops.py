@@ -6,22 +6,27 @@ from collections.abc import Sequence
 
 
 class StopFilter:
-    """Passes text on until a stop text comes. Holds back text that may begin one. `stopped`: a stop text came."""
+    """Passes text on until a stop text comes. Holds back text that may begin one. `stopped_by`: the one that came."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = stops
         self._waiting = ""
-        self.stopped = False
+        self.stopped_by = ""
+
+    @property
+    def stopped(self) -> bool:
+        """True if a stop text came."""
+        return bool(self.stopped_by)
 
     def put(self, text: str) -> str:
         """The part of the text so far that is certain to be outside a stop text."""
         if self.stopped:
             return ""
         self._waiting += text
-        found = [at for at in (self._waiting.find(stop) for stop in self._stops) if at >= 0]
+        found = [(at, stop) for stop in self._stops if (at := self._waiting.find(stop)) >= 0]
         if found:
-            self.stopped = True
-            return self._take(min(found), drop_rest=True)
+            at, self.stopped_by = min(found)
+            return self._take(at, drop_rest=True)
         return self._take(len(self._waiting) - self._held())
 
     def end(self) -> str:

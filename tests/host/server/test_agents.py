@@ -5,6 +5,7 @@ import json
 import openai
 import pytest
 import torch
+from agent_requests import ASK, CLOCK, WEATHER
 from served_here import ServedHere
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -13,45 +14,6 @@ from kvdrive.prefix.rates import Rates
 from kvdrive.server.errors import ApiError
 from kvdrive.server.fields import parse
 from kvdrive.server.protocol import ChatRequest
-
-# As Qwen's: messages, tools and calls between markers.
-TEMPLATE = """{%- if tools %}Tools: {% for tool in tools %}{{ tool | tojson }}
-{% endfor %}{% endif %}{%- for m in messages %}[{{ m.role }}]{{ m.content }}
-{%- for call in m.tool_calls or [] %}<tool_call>
-{{ {"name": call.function.name, "arguments": call.function.arguments} | tojson }}
-</tool_call>{% endfor %}
-{% endfor %}[assistant]"""
-WEATHER = {
-    "type": "function",
-    "function": {
-        "name": "weather",
-        "description": "The weather of a city.",
-        "parameters": {
-            "type": "object",
-            "properties": {"city": {"enum": ["Oslo", "Rome"]}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
-            "required": ["city", "days"],
-            "additionalProperties": False,
-        },
-    },
-}
-CLOCK = {"type": "function", "function": {"name": "clock", "parameters": {"type": "object", "maxProperties": 0}}}
-ASK = [{"role": "user", "content": "Rain?"}]
-
-
-@pytest.fixture(scope="module")
-def tools_checkpoint(checkpoint, tmp_path_factory):
-    """The tiny model with a template that has a place for tools, and a token that begins a call."""
-    folder = tmp_path_factory.mktemp("tools")
-    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
-    tokenizer.chat_template = TEMPLATE
-    tokenizer.add_tokens(["<tool_call>"])
-    tokenizer.save_pretrained(folder)
-    model = AutoModelForCausalLM.from_pretrained(checkpoint)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(2)
-        model.resize_token_embeddings(len(tokenizer) + 3, mean_resizing=False)  # numbers that no token has
-    model.save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")

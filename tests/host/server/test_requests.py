@@ -8,13 +8,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvdrive.server.anthropic_messages import CountRequest, MessagesRequest
 from kvdrive.server.errors import ApiError
 from kvdrive.server.fields import parse
-from kvdrive.server.protocol import HARMLESS, NEUTRAL, REQUESTS, ChatRequest, CompletionRequest, SlotRequest
+from kvdrive.server.protocol import HARMLESS, NEUTRAL, ChatRequest, CompletionRequest, SlotRequest
+from kvdrive.server.requests import REQUESTS
 
 COMPLETION = {"model": "m", "prompt": "x"}
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
-GOOD = {CompletionRequest: COMPLETION, ChatRequest: CHAT, SlotRequest: {"filename": "a"}}
+GOOD = {
+    CompletionRequest: COMPLETION,
+    ChatRequest: CHAT,
+    MessagesRequest: CHAT | {"max_tokens": 5},
+    CountRequest: CHAT,
+    SlotRequest: {"filename": "a"},
+}
 KINDS = [CompletionRequest, ChatRequest]
 
 
@@ -186,7 +194,7 @@ def test_any_fields_are_taken_or_refused_in_our_words(kind, change):
         assert found.param
         return
     for name, value in change.items():
-        if value is None or name in HARMLESS:
+        if value is None or name in kind.harmless:
             continue
         assert name in kind.known() or value in kind.neutral[name]
         if name in ("temperature", "top_p", "top_k", "seed", "session", "kv_uri", "max_tokens", "stream"):

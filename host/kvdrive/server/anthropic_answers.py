@@ -1,0 +1,105 @@
+"""The documents of Anthropic's messages: whole answers, and events of streams."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import AsyncIterator, Sequence
+
+from kvdrive.server.answers import Json, Said
+from kvdrive.server.errors import ApiError
+from kvdrive.server.generation import Generation
+from kvdrive.server.tool_formats import Call
+
+_REASONS = {"length": "max_tokens", "tool_calls": "tool_use"}
+_ERRORS = {401: "authentication_error", 404: "not_found_error", 413: "request_too_large", 429: "rate_limit_error"}
+
+
+class AnthropicAnswer:
+    """Builds the documents of one answer."""
+
+    def __init__(self, model: str) -> None:
+        self._head = {"id": f"msg_{uuid.uuid4().hex}", "type": "message", "role": "assistant", "model": model}
+
+    def whole(self, said: Said, generation: Generation) -> Json:
+        """The whole answer as one document; what is said comes before what is called."""
+        text = "".join(one for one in said if isinstance(one, str))
+        content: list[Json] = [{"type": "text", "text": text}] if text else []
+        content += [_call(one) | {"input": json.loads(one.arguments)} for one in said if isinstance(one, Call)]
+        return self._message(content) | _ended(generation) | {"usage": usage(generation), "kvdrive": generation.kept}
+
+    async def events(self, generation: Generation) -> AsyncIterator[str]:
+        """The answer as server-sent events; an error that comes after the first byte is an event too."""
+        place, begun, in_text = 0, False, False
+        try:
+            async for piece in generation.pieces():
+                if not begun:
+                    yield self._beginning(generation)
+                    begun = True
+                if isinstance(piece, str):
+                    if not in_text:
+                        yield _event("content_block_start", index=place, content_block={"type": "text", "text": ""})
+                        in_text = True
+                    yield _event("content_block_delta", index=place, delta={"type": "text_delta", "text": piece})
+                    continue
+                if in_text:
+                    yield _event("content_block_stop", index=place)
+                    place, in_text = place + 1, False
+                for event in _called(piece, place):
+                    yield event
+                place += 1
+            if not begun:
+                yield self._beginning(generation)
+            if in_text:
+                yield _event("content_block_stop", index=place)
+            yield _event("message_delta", delta=_ended(generation), usage=usage(generation), kvdrive=generation.kept)
+            yield _event("message_stop")
+        except ApiError as error:
+            yield _event("error", **error_body(error))
+
+    def _beginning(self, generation: Generation) -> str:
+        message = self._message([]) | {"stop_reason": None, "stop_sequence": None, "usage": usage(generation)}
+        return _event("message_start", message=message)
+
+    def _message(self, content: Sequence[Json]) -> Json:
+        return self._head | {"content": content}
+
+
+def usage(generation: Generation) -> Json:
+    """Tokens of the prompt that were computed, those that were on the drive, and those of the answer so far."""
+    counts = generation.usage
+    cached = counts["prompt_tokens_details"]["cached_tokens"]
+    return {
+        "input_tokens": counts["prompt_tokens"] - cached,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": cached,
+        "output_tokens": counts["completion_tokens"],
+    }
+
+
+def error_body(error: ApiError) -> Json:
+    """An error in Anthropic's format."""
+    kind = "api_error" if error.status >= 500 else _ERRORS.get(error.status, "invalid_request_error")
+    return {"type": "error", "error": {"type": kind, "message": str(error)}}
+
+
+def _ended(generation: Generation) -> Json:
+    reason = _REASONS.get(generation.reason) or ("stop_sequence" if generation.stop_text else "end_turn")
+    return {"stop_reason": reason, "stop_sequence": generation.stop_text or None}
+
+
+def _call(call: Call) -> Json:
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
+
+
+def _called(call: Call, place: int) -> list[str]:
+    delta = {"type": "input_json_delta", "partial_json": call.arguments}
+    return [
+        _event("content_block_start", index=place, content_block=_call(call)),
+        _event("content_block_delta", index=place, delta=delta),
+        _event("content_block_stop", index=place),
+    ]
+
+
+def _event(kind: str, **fields: object) -> str:
+    return f"event: {kind}\ndata: {json.dumps({'type': kind} | fields, ensure_ascii=False)}\n\n"
