@@ -34,23 +34,18 @@ class BorrowedCache(DynamicCache):  # type: ignore[misc]
         return _stand_in(self.__class__.__new__(self.__class__), copy.deepcopy(self.stands_for, memo))
 
     def crop(self, tokens_to_remove: int) -> None:
-        """See HfCache."""
         self.stands_for.crop(tokens_to_remove)
 
     def reset(self) -> None:
-        """See HfCache."""
         self.stands_for.reset()
 
     def reorder_cache(self, beam_idx: torch.Tensor) -> None:
-        """See HfCache."""
         self.stands_for.reorder_cache(beam_idx)
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        """See HfCache."""
         self.stands_for.batch_repeat_interleave(repeats)
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """See HfCache."""
         self.stands_for.batch_select_indices(indices)
 
 

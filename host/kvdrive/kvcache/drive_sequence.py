@@ -41,7 +41,6 @@ class DriveSequence(Sequence):
         return sequence
 
     def append(self, layer: int, first_token: int, k: Halves, v: Halves, worked: Callable[[float], None]) -> Sent:
-        """See Sequence."""
         kinds = {abi.KvKind.KEYS: k, abi.KvKind.VALUES: v}
         appends = [
             Append(one, layer, first_token, {kind: rows[one.first : one.last] for kind, rows in kinds.items()}, worked)
@@ -50,11 +49,9 @@ class DriveSequence(Sequence):
         return Sent(k.nbytes + v.nbytes, appends)
 
     def endpoints(self) -> list[Endpoint]:
-        """See Sequence."""
         return self._endpoints
 
     def read(self, layer: int, tokens: int, head_dim: int) -> tuple[Halves, Halves]:
-        """See Sequence."""
         kinds = [self.start_read(layer, kind, tokens, head_dim) for kind in abi.KvKind]
         k, v = (np.concatenate(gather(parts)) for parts in kinds)
         return k, v
@@ -68,33 +65,26 @@ class DriveSequence(Sequence):
         return [one.queue.start(partial(read, one)) for one in self.slices]
 
     def truncate(self, tokens: int, *, stored: bool = True) -> list[Future[None]]:
-        """See Sequence."""
         return self.trim(tokens) if stored else []
 
     def trim(self, tokens: int) -> list[Future[None]]:
-        """See Sequence."""
-
         def trim(session: Session, target: Target) -> None:
             session.trim(tokens)
 
         return [one.queue.start(partial(trim, one.session)) for one in self.slices]
 
     def remove(self, removed: range, before: int, layers: int) -> None:
-        """See Sequence."""
         self.each(lambda session: session.remove(removed, before, layers))
 
     def fork(self, tokens: int = abi.MAX_TOKENS) -> DriveSequence:
-        """See Sequence."""
         copies = self.each(lambda session: session.fork(tokens))
         pairs = zip(self.slices, copies, strict=True)
         return DriveSequence([Slice(one.queue, copy, one.first, one.last) for one, copy in pairs])
 
     def close(self) -> list[Future[None]]:
-        """See Sequence."""
         return self.trim(0)
 
     def erase(self) -> None:
-        """See Sequence."""
         self.each(Session.erase)
 
     def note(self, *call: object) -> None:
@@ -105,7 +95,6 @@ class DriveSequence(Sequence):
 
     @property
     def needs_model(self) -> bool:
-        """See Sequence."""
         return False
 
     def describe(self) -> None:

@@ -46,5 +46,4 @@ class HfCache(Cache):  # type: ignore[misc]
         self.batch.rearrange(torch.arange(self.batch.row_count)[indices.cpu()].tolist())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> HfCache:
-        """See Batch.fork."""
         return HfCache(self.batch.fork())

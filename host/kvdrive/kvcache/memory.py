@@ -45,11 +45,9 @@ class InMemory(Placement):
         self._known: torch.Tensor | None = None  # tokens that the drives have and that are computed again
 
     def layer(self, part: Part, stored: StoredLayer) -> MemoryLayer:
-        """See Placement."""
         return MemoryLayer(part, stored, self)
 
     def open(self, shared: Shared, rows: int, heads: int) -> list[Sequence]:
-        """See Placement."""
         if self._homeless:
             return [DriveSequence([]) for _ in range(rows)]
         return shared.backing.open(rows, heads, shared.append_options)
@@ -76,32 +74,26 @@ class InMemory(Placement):
         return not rest.shape[1]
 
     def fork(self) -> Placement:
-        """See Placement."""
         raise UnsupportedError("a cache in memory cannot be copied: compute its tokens with another cache")
 
     def finish(self) -> None:
-        """See Placement."""
         self.loading.finish()
 
     def stop(self) -> None:
-        """See Placement."""
         if self.loading.tokens:
             self._ended = self.loading.stats()
         self.loading.cancel()
         self.loading, self._known = Loading.nothing(), None
 
     def reset(self) -> None:
-        """See Placement."""
         self.stop()
         self._homeless = False
 
     def write_nothing(self) -> bool:
-        """See Placement."""
         self._homeless = True
         return True
 
     def load_ended(self) -> LoadStats | None:
-        """See Placement."""
         ended, self._ended = self._ended, None
         if self.loading.done:
             ended, self.loading = self.loading.stats(), Loading.nothing()
@@ -154,17 +146,14 @@ class MemoryLayer(RowsLayer):
         return self.count
 
     def forget(self) -> None:
-        """See RowsLayer."""
         self.stored.forget()
         self.is_initialized = False
         self.empty_memory()
 
     def truncate(self, tokens: int) -> None:
-        """See RowsLayer."""
         self.count = min(self.count, tokens)
 
     def rearrange(self, rows: list[int]) -> None:
-        """See RowsLayer."""
         self.stored.rearrange(rows)
         if self._rows is not None:
             self._rows.rearrange(rows)

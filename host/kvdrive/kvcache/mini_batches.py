@@ -110,7 +110,6 @@ class MiniBatches:
         self._threads.clear()
 
     def _count_for(self, rows: int, new_tokens: int) -> int | None:
-        """See Pace.count."""
         if rows < 2 or (self._pace is not None and new_tokens > 1):
             return 1
         return min(self._count, rows) if self._pace is None else self._pace.count(rows)

@@ -72,7 +72,6 @@ class DriveLayer(RowsLayer):
         return self.part.tokens(self.stored) + self.part.removed
 
     def forget(self) -> None:
-        """See RowsLayer."""
         self.stored.forget()
         self.is_initialized = False
 
@@ -80,7 +79,6 @@ class DriveLayer(RowsLayer):
         """See RowsLayer."""
 
     def rearrange(self, rows: list[int]) -> None:
-        """See RowsLayer."""
         self.stored.rearrange(rows)
 
 
@@ -91,11 +89,9 @@ class OnDrives(Placement):
     saves_behind: ClassVar[bool] = False
 
     def layer(self, part: Part, stored: StoredLayer) -> DriveLayer:
-        """See Placement."""
         return DriveLayer(part, stored)
 
     def open(self, shared: Shared, rows: int, heads: int) -> list[Sequence]:
-        """See Placement."""
         return shared.backing.open(rows, heads, shared.append_options)
 
     def adopt(self, layers: Several[RowsLayer], sequences: list[Sequence], ids: torch.Tensor, removed: int) -> bool:
@@ -103,11 +99,9 @@ class OnDrives(Placement):
         return True
 
     def goes_on(self, arguments: dict[str, Any], tokens: int) -> bool:
-        """See Placement."""
         return True
 
     def fork(self) -> OnDrives:
-        """See Placement."""
         return OnDrives()
 
     def finish(self) -> None:

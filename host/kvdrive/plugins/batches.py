@@ -44,15 +44,12 @@ class Batches:
         return self.in_memory(tokens, rows) or self.on_drives()
 
     def on_drives(self) -> Batch:
-        """See Placements."""
         return self._registered(Batch(self._shared(), self._layers, self._in_memory(), OnDrives()))
 
     def fits(self, tokens: int, rows: int = 1) -> bool:
-        """See Placements."""
         return self._memory is not None and self._budget.fits(self._bytes_in_memory(tokens, rows))
 
     def in_memory(self, tokens: int, rows: int = 1) -> Batch | None:
-        """See Placements."""
         if self._memory is None or not self.fits(tokens, rows):
             return None
         claim = self._budget.claim(self._bytes_in_memory(tokens, rows))
@@ -66,7 +63,6 @@ class Batches:
         self._watched.look()
 
     def measure(self) -> Rates:
-        """See Placements."""
         return self._rates.resuming()
 
     def _shared(self) -> Shared:

@@ -39,7 +39,6 @@ class Together:
         return None
 
     def step(self, batches: Sequence[Batch], ids: torch.Tensor) -> tuple[torch.Tensor, list[int]]:
-        """See Attachment.step_together."""
         for row, batch in enumerate(batches):
             self._calls.begin(batch, {"input_ids": ids[row : row + 1, None]})
         step = JoinedStep(batches)

@@ -21,7 +21,6 @@ class H2O(HostPolicy):
     name: ClassVar[str] = "h2o"
 
     def keep(self, q: torch.Tensor, k: Halves, v: Halves, scale: float) -> KeptTokens:
-        """See HostPolicy."""
         return KeptTokens(q, k, v, self.ratio, scale)
 
     def bytes_needed(self, tokens: int, head_dim: int, row_bytes: int) -> int:

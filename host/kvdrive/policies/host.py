@@ -40,7 +40,6 @@ class HostPolicy(Policy):
         """Choose from a prompt: q [heads, g, n, d] in the model's precision, k and v [heads, n, d] binary16."""
 
     def new_layer(self) -> HostLayer:
-        """See Policy."""
         return HostLayer(self)
 
 

@@ -104,7 +104,6 @@ class OpenSession:
 
     @property
     def _removals(self) -> list[list[int]]:
-        """See Record."""
         return [[removal.at, removal.tokens] for removal in self.batch.removals]
 
     @property
@@ -156,12 +155,10 @@ class OpenSession:
         self.metadata.mark_unusable(self.batch.sequences[0].slices, self.record)
 
     def removed_tokens(self, tokens: int) -> None:
-        """See Listener."""
         self.tokens.remove(tokens)
         self.committed.removed(tokens)
 
     def reordered(self) -> None:
-        """See Listener."""
         self.stop("its rows change places")
 
     def model_changed(self, reason: str) -> None:
@@ -183,11 +180,9 @@ class OpenSession:
         self._begin_anew()
 
     def make_room(self) -> bool:
-        """See Listener."""
         return self._context.evictor.make_room()
 
     def runs_in_memory_alone(self, reason: str) -> bool:
-        """See Listener."""
         log.warning("a sequence goes on in memory, its later tokens are not saved: %s", reason)
         self._wait_quietly()
         self.committed.close()
@@ -195,7 +190,6 @@ class OpenSession:
         return self.number is not None
 
     def detaching(self) -> None:
-        """See Listener."""
         self.finish()
 
     # ---- saving ----

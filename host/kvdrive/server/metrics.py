@@ -30,7 +30,6 @@ class DriveCounters(Collector):
         self._stats, self._device_ns = stats, device_ns
 
     def collect(self) -> Iterator[CounterMetricFamily]:
-        """See prometheus_client."""
         if self._stats is None:
             return
         stats = self._stats
@@ -81,7 +80,6 @@ class SessionFigures(Collector):
         self.figures = figures
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        """See prometheus_client."""
         for name, value in self.figures.items():
             counts, text = _SESSIONS[name]
             kind = CounterMetricFamily if counts else GaugeMetricFamily

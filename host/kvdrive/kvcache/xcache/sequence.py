@@ -68,7 +68,6 @@ class InputSequence(Sequence):
         positions: NDArray[np.int64],
         exponents: tuple[Exponents, Exponents],
     ) -> None:
-        """See Sequence."""
         before = self._layers.get(layer)
         if before is None:
             none = torch.empty(0, x.shape[1], dtype=x.dtype)
@@ -113,7 +112,6 @@ class InputSequence(Sequence):
         self._shared.worker.start(work)
 
     def read(self, layer: int, tokens: int, head_dim: int) -> tuple[Halves, Halves]:
-        """See Sequence."""
         rebuilt = self._shared.worker.run(lambda _: self.take(layer))
         return rebuilt.k[:, :tokens], rebuilt.v[:, :tokens]
 
@@ -134,7 +132,6 @@ class InputSequence(Sequence):
                 self._held = (layer, rebuilt)
 
     def truncate(self, tokens: int, *, stored: bool = True) -> list[Future[None]]:
-        """See Sequence."""
         futures = self.home.truncate(tokens, stored=stored)
         self._forget_after(tokens)
         return futures
@@ -155,28 +152,23 @@ class InputSequence(Sequence):
             )
 
     def trim(self, tokens: int) -> list[Future[None]]:
-        """See Sequence."""
         return self.home.trim(tokens)
 
     def remove(self, removed: range, before: int, layers: int) -> None:
-        """See Sequence."""
         raise UnsupportedError("a sequence that is stored as layer inputs cannot lose tokens in its middle")
 
     def fork(self, tokens: int = abi.MAX_TOKENS) -> InputSequence:
-        """See Sequence."""
         copy = InputSequence(self.home.fork(tokens), self._shared)
         copy._layers, copy._positions = dict(self._layers), self._positions
         copy._forget_after(tokens)
         return copy
 
     def close(self) -> list[Future[None]]:
-        """See Sequence."""
         futures = self.home.close()
         self._forget_after(0)
         return futures
 
     def erase(self) -> None:
-        """See Sequence."""
         self.home.erase()
         self._forget_after(0)
 
