@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Sequence as Several
 from concurrent.futures import Future, wait
 from functools import partial
 from typing import TypeVar
@@ -19,6 +20,7 @@ from kvdrive.targets.group import Part
 from kvdrive.targets.queue import DriveQueue
 
 Result = TypeVar("Result")
+Places = list[list[int]]  # [drive, session number on it, first KV head, last KV head + 1] for each part of a sequence
 
 
 class DriveSequence(Sequence):
@@ -93,13 +95,6 @@ class DriveSequence(Sequence):
     def prepare(self, layer: int) -> None:
         """See Sequence. Drives prepare nothing."""
 
-    @property
-    def needs_model(self) -> bool:
-        return False
-
-    def describe(self) -> None:
-        """See Sequence. The drives know all of it."""
-
     def each(self, work: Callable[[Session], Result]) -> list[Result]:
         """Call `work` for each session, in the thread of its drive. Returns the results; raises errors of `work`."""
 
@@ -107,3 +102,18 @@ class DriveSequence(Sequence):
             return work(session)
 
         return gather([one.queue.start(partial(call, one.session)) for one in self.slices])
+
+
+def places_of(sequence: Sequence, queues: Several[DriveQueue]) -> Places:
+    """Where a sequence is; drives are numbered as their `queues`."""
+    numbers = {queue: number for number, queue in enumerate(queues)}
+    return [[numbers[one.queue], one.session.number, one.first, one.last] for one in sequence.slices]
+
+
+def stored_at(places: Places, queues: Several[DriveQueue], append_options: int) -> DriveSequence:
+    """The sequence that an earlier process left there. It can be forked, read and trimmed, not appended to."""
+
+    def part(drive: int, number: int, first: int, last: int) -> Slice:
+        return Slice(queues[drive], Session.existing(queues[drive].target, number, append_options), first, last)
+
+    return DriveSequence([part(*one) for one in places])

@@ -32,7 +32,6 @@ class InMemory(Placement):
     """
 
     drives_attend: ClassVar[bool] = False
-    saves_behind: ClassVar[bool] = True
 
     def __init__(self, place: Place, options: MemoryOptions, expected_tokens: int = 0) -> None:
         self.place = place
@@ -50,7 +49,7 @@ class InMemory(Placement):
     def open(self, shared: Shared, rows: int, heads: int) -> list[Sequence]:
         if self._homeless:
             return [DriveSequence([]) for _ in range(rows)]
-        return shared.backing.open(rows, heads, shared.append_options)
+        return super().open(shared, rows, heads)
 
     def adopt(self, layers: Several[RowsLayer], sequences: list[Sequence], ids: torch.Tensor, removed: int) -> bool:
         """See Placement. Begins to load the tokens by `plan`."""
@@ -146,15 +145,14 @@ class MemoryLayer(RowsLayer):
         return self.count
 
     def forget(self) -> None:
-        self.stored.forget()
-        self.is_initialized = False
+        super().forget()
         self.empty_memory()
 
     def truncate(self, tokens: int) -> None:
         self.count = min(self.count, tokens)
 
     def rearrange(self, rows: list[int]) -> None:
-        self.stored.rearrange(rows)
+        super().rearrange(rows)
         if self._rows is not None:
             self._rows.rearrange(rows)
 

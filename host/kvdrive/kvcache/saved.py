@@ -17,10 +17,9 @@ from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.kvcache import formats
 from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.batch import Batch
-from kvdrive.kvcache.drive_sequence import DriveSequence
+from kvdrive.kvcache.drive_sequence import DriveSequence, places_of, stored_at
 from kvdrive.kvcache.history import Call
 from kvdrive.kvcache.overflow import Removal
-from kvdrive.kvcache.places import places_of, stored_at
 from kvdrive.kvcache.sequence import Sequence
 from kvdrive.kvcache.session import Session
 from kvdrive.kvcache.slices import gather

@@ -129,10 +129,10 @@ class Sequence(ABC):
         """Queries of this layer come next: begin what takes time. Errors are raised by the answers."""
 
     @property
-    @abstractmethod
     def needs_model(self) -> bool:
         """True if the rows mean nothing without the model that computed them, as it was then."""
+        return False
 
-    @abstractmethod
     def describe(self) -> dict[str, Any] | None:
         """What the host knows of the rows and the drives do not, as plain values; None: nothing."""
+        return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvdrive.kvcache.places import places_of
+from kvdrive.kvcache.drive_sequence import places_of
 from kvdrive.kvcache.sequence import Sequence
 from kvdrive.prefix.context import Context
 from kvdrive.prefix.entry import Entry, describe

@@ -128,10 +128,10 @@ class OpenSession:
         every = self._context.every
         if self._stored // every > self.saved // every:
             try:
-                if self.batch.placement.saves_behind:
-                    self._save_behind()
-                else:
+                if self.batch.placement.drives_attend:
                     self.save()
+                else:
+                    self._save_behind()
             except BaseException:
                 tokens.truncate(before)  # the call counts as failed
                 raise

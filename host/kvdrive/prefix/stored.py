@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from kvdrive.errors import TargetError
 from kvdrive.kvcache.backing import Backing, drop
-from kvdrive.kvcache.drive_sequence import DriveSequence
-from kvdrive.kvcache.places import stored_at
+from kvdrive.kvcache.drive_sequence import DriveSequence, stored_at
 from kvdrive.kvcache.session import Session
 from kvdrive.nvme.errors import CommandError
 from kvdrive.prefix.entry import Entry

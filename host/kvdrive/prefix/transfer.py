@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from kvdrive import abi, private
 from kvdrive.errors import InputError
 from kvdrive.kvcache.backing import Backing, drop
-from kvdrive.kvcache.drive_sequence import DriveSequence
-from kvdrive.kvcache.places import places_of
+from kvdrive.kvcache.drive_sequence import DriveSequence, places_of
 from kvdrive.kvcache.slices import gather
 from kvdrive.nvme.commands import flush
 from kvdrive.prefix.chain import GrowingChain
