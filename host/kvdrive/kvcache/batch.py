@@ -92,17 +92,6 @@ class Batch:
         """These removals, in order."""
         return self.history.removals()
 
-    @property
-    def in_prompt(self) -> bool:
-        """The next call goes on with a prompt whose first part is here. Set by the caller, who computes a prompt in
-        parts; attention in its later parts is then on the host as well, where the rows can be read.
-        """
-        return self.part.in_prompt
-
-    @in_prompt.setter
-    def in_prompt(self, value: bool) -> None:
-        self.part.in_prompt = value
-
     def token_ids(self) -> torch.Tensor:
         """The tokens of the rows, int64 [batch, tokens]. Raises UnsupportedError when they are not known."""
         return self.history.token_ids()
@@ -148,7 +137,7 @@ class Batch:
         self.part.writeback.land()
         if self.listener:
             self.listener.called(arguments)
-        self.history.add_call(arguments, self.in_prompt)
+        self.history.add_call(arguments, self.part.in_prompt)
 
     def synchronize(self) -> None:
         """Wait until the drives have all K and V that were sent. Raises the error of a drive that failed."""
@@ -322,7 +311,7 @@ class Batch:
         placement, part = self.placement.fork(), self.part
         part.require_usable()
         other = Batch(part.shared.fork(), len(self.layers), self._in_memory, placement)
-        other.in_prompt, other.part.removed = self.in_prompt, self.removed
+        other.part.in_prompt, other.part.removed = self.part.in_prompt, self.removed
         if self.sequences:
             self.write_all()
             other.sequences.extend(sequence.fork() for sequence in self.sequences)
@@ -374,9 +363,14 @@ class Batch:
         if stored:
             gather([future for sequence in self.sequences for future in sequence.trim(stored)])
 
-    def require_all_on_drives(self) -> None:
+    @property
+    def is_on_drives(self) -> bool:
+        """True if every layer has its home on drives: its prompt may be computed by several calls."""
+        return len(self.rows) == len(self.layers)
+
+    def require_on_drives(self) -> None:
         """Raises UnsupportedError when some layers stay in memory."""
-        if len(self.rows) < len(self.layers):
+        if not self.is_on_drives:
             raise UnsupportedError("some of the model's layers stay in memory: such a cache cannot be saved on drives")
 
     def _announce(self, tokens: int) -> None:

@@ -26,7 +26,7 @@ class AttachedLayer(CacheLayerMixin, ABC):  # type: ignore[misc]
     def earlier(self, handle: KvHandle) -> tuple[torch.Tensor, torch.Tensor] | None:
         """K and V [batch, heads, tokens, d] of the tokens before a call that attends on the host; None: `attend` does.
 
-        Such calls are the later parts of a prompt that is computed in parts (`Batch.in_prompt`).
+        Such calls are the later parts of a prompt that is computed in parts (`Part.in_prompt`).
         """
         return None
 

@@ -76,7 +76,7 @@ class MiniBatches:
         or has lost its tokens.
         """
         rows = len(batch.sequences)
-        scheduled = batch.placement.drives_attend and not batch.in_prompt and len(batch.rows) == len(batch.layers)
+        scheduled = batch.placement.drives_attend and not batch.part.in_prompt and batch.is_on_drives
         count = self._count_for(*shape) if scheduled and shape[0] == rows else 1
         if count is None:
             return self._measured(rows, [batch], partial(run, cache))

@@ -53,7 +53,8 @@ class Part:
     """The rows `sequences` in all layers that are on drives. `opens` makes sequences for rows of so many KV heads.
 
     `removed`: tokens that are gone from behind the first group. `lost`: why the tokens cannot be used any more.
-    `in_prompt`: the next call goes on with a prompt whose first part is here (see `Batch`).
+    `in_prompt`: the next call goes on with a prompt whose first part is here. Who computes a prompt in parts sets it;
+    attention in the later parts is then on the host as well, where the rows can be read.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ def save(batch: Batch, path: Path) -> None:
 
     Raises UnsupportedError when its tokens are not known or not all on drives, CommandError, TargetError, OSError.
     """
-    batch.require_all_on_drives()
+    batch.require_on_drives()
     ids = batch.token_ids()
     if batch.removals and batch.history.position_ids() is not None:
         raise UnsupportedError("a cache that lost tokens is saved only if its positions are the numbers of its tokens")

@@ -16,8 +16,8 @@ from kvdrive.kvcache.memory import InMemory
 from kvdrive.kvcache.on_drives import OnDrives
 from kvdrive.kvcache.part import Shared
 from kvdrive.kvcache.rows import Place, capacity_for
-from kvdrive.plugins.home import Home
 from kvdrive.plugins.rates import ModelRates
+from kvdrive.plugins.storage import Storage
 from kvdrive.plugins.support import decoder_config, heads_of, layers_in_memory
 from kvdrive.policies import Policy, make_policy
 from kvdrive.policies.drive import DrivePolicy
@@ -29,11 +29,13 @@ class Batches:
     they are on drives.
     """
 
-    def __init__(self, model: PreTrainedModel, home: Home, memory: MemoryOptions | None, rates: ModelRates) -> None:
+    def __init__(
+        self, model: PreTrainedModel, storage: Storage, memory: MemoryOptions | None, rates: ModelRates
+    ) -> None:
         self._model = model
-        self._policy = home.policy
-        self._backing = home.backing
-        self._watched = home.watched
+        self._policy = storage.policy
+        self._backing = storage.backing
+        self._watched = storage.watched
         self._memory = memory
         self._budget = Budget(memory.bytes if memory else 0)
         self._layers = decoder_config(model).num_hidden_layers

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kvdrive.config.abilities import Ability
 from kvdrive.errors import UnsupportedError
 from kvdrive.kvcache.calls import AttachedLayer, KvHandle, LayerCall
-from kvdrive.kvcache.half import to_half
+from kvdrive.kvcache.scaling import to_half
 from kvdrive.policies.base import Policy
 
 Halves = NDArray[np.float16]

@@ -157,7 +157,7 @@ class Scheduler:
         """Where finished sequences are stored: in the prefix store, or in this process."""
         if self._limits.idle and self._sessions is not None:
             try:
-                attachment.keep_sessions(self._sessions)
+                attachment.open_sessions(self._sessions)
                 attachment.sessions.release(attachment.sessions.cache())  # raises where layers stay in memory
             except UnsupportedError as error:
                 log.warning("sessions do not survive the server: %s", error)

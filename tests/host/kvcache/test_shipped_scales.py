@@ -282,7 +282,7 @@ def test_later_parts_of_a_prompt_read_what_the_checkpoint_means(shipped, target)
         with attach(model, target, kv_format="fp8", spill=1) as drive:
             cache = drive.cache()
             for number, part in enumerate(ids.split(20, dim=1)):
-                cache.batch.in_prompt = number > 0
+                cache.batch.part.in_prompt = number > 0
                 assert torch.allclose(model(part, past_key_values=cache).logits, wanted[number], atol=1e-4)
 
 

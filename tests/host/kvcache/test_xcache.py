@@ -99,7 +99,7 @@ def test_written_bytes_fall_by_half_of_the_share(drives, name, share):
             cache = attached.cache()
             model(ids, past_key_values=cache)
             cache.batch.synchronize()
-            attached._home.backing.flush()
+            attached._storage.backing.flush()
             return drive.stats().pages_written, cache.batch.statistics.transfers().bytes_sent
 
     pages, sent = written(drives[0], 0.0)
@@ -140,7 +140,7 @@ def test_calls_without_a_cache_leave_no_inputs_in_memory(target):
     model, ids = model_of("qwen3"), prompts(2, 20)
     with attach(model, target, xcache=1.0) as attached, torch.no_grad():
         model(ids, use_cache=False)
-        assert not attached._home.backing.xcache.inputs._latest
+        assert not attached._storage.backing.xcache.inputs._latest
 
 
 @pytest.mark.parametrize("share", [0.5, 1.0])
@@ -151,7 +151,7 @@ def test_later_parts_of_a_prompt_attend_to_what_is_rebuilt(target, share):
         with attach(model, target, xcache=share) as attached, torch.no_grad():
             cache = attached.cache()
             model(parts[0], past_key_values=cache)
-            cache.batch.in_prompt = True
+            cache.batch.part.in_prompt = True
             return torch.cat([model(part, past_key_values=cache).logits for part in parts[1:]], dim=1)
 
     assert torch.equal(run(share), run(0.0))

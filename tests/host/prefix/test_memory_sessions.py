@@ -277,7 +277,7 @@ def test_the_read_buffer_bounds_what_is_read_ahead(opened, model, save):
     for room in (0, 2 * layer, 4 * layer + 1, 100 * layer):
         with opened(model, rates=slow, memory=MemoryOptions(read_buffer=room)) as attached:
             cache = attached.sessions.cache(tokens)
-            attached._home.backing.queues[0].run(lambda target: None)  # behind what was asked for
+            attached._storage.backing.queues[0].run(lambda target: None)  # behind what was asked for
             read = {layer for layer, *_ in attached.drives[0].reads}
             plan = cache.batch.placement.plan
             assert plan.buffer_bytes <= room
@@ -399,7 +399,7 @@ def test_other_tokens_than_the_promised_ones_replace_those_on_the_drive(opened, 
 def push_to_flash(attached):
     """Store so much beside the sessions that nothing of these waits in the drive's memory any more."""
     rows = np.ones((8, 8192, 128), np.float16)
-    attached._home.backing.queues[0].run(lambda target: Session(target).append(0, abi.KvKind.KEYS, 0, rows))
+    attached._storage.backing.queues[0].run(lambda target: Session(target).append(0, abi.KvKind.KEYS, 0, rows))
 
 
 @pytest.mark.parametrize("after", [0, 5])
@@ -518,7 +518,7 @@ def test_waiting_requests_are_prefetched_as_far_as_memory_goes(opened, model, ex
         store = attached.sessions
         waiting = [Request(tuple(text[0].tolist()), "", 16) for text in texts]
         store.prefetch.see(waiting)
-        attached._home.backing.queues[0].run(lambda target: None)
+        attached._storage.backing.queues[0].run(lambda target: None)
         assert sum(room for *_, room in attached.drives[0].reads) == 2 * 149 * LAYER_TOKEN * LAYERS
         cache = store.cache(texts[0], new_tokens=16)
         assert cache.batch.listener.strategy == "load"
@@ -528,7 +528,7 @@ def test_waiting_requests_are_prefetched_as_far_as_memory_goes(opened, model, ex
         assert len(attached.drives[0].sessions()) == 3 + 2  # the stored ones, one that runs, one that is ready
         store.release(cache)
         store.prefetch.see(waiting[1:])
-        attached._home.backing.queues[0].run(lambda target: None)
+        attached._storage.backing.queues[0].run(lambda target: None)
         assert sum(room for *_, room in attached.drives[0].reads) == 3 * 149 * LAYER_TOKEN * LAYERS
         store.prefetch.see([])  # the clients went away
         assert len(attached.drives[0].sessions()) == 3
@@ -548,7 +548,7 @@ def test_sessions_of_waiting_requests_are_read_into_the_page_cache(tmp_path, mod
         waiting = [Request(tuple(text[0].tolist()), "", 16) for text in texts]
         for _ in range(2):  # once is enough
             store.prefetch.see(waiting)
-        attached._home.backing.queues[0].run(lambda target: None)
+        attached._storage.backing.queues[0].run(lambda target: None)
         read = [layer for layer, *_ in drive.reads]
         assert read == [layer for _ in range(2) for layer in range(LAYERS) for _ in range(2)]
         assert store.evictor.policy.victim(store.index).tokens == 150

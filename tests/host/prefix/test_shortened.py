@@ -110,7 +110,7 @@ def test_a_session_that_was_changed_too_often_is_saved_no_more(opened, model, te
         assert sum(tokens for _, tokens in Record.of(kept.record).removals) == 96
         end = kept.tokens + 96
     with opened(model) as attached:  # the rest was removed, what was kept is found
-        assert attached._home.backing.queues[0].target.sessions() == {kept.slices[0][1]}
+        assert attached._storage.backing.queues[0].target.sessions() == {kept.slices[0][1]}
         cache = attached.sessions.cache(text[:, : end + 1], "talk")
         assert (cache.get_seq_length(), cache.batch.removed) == (end, 96)
         assert torch.equal(greedy(model, text[:, : end + 1], 299 - end, past_key_values=cache), text[:, :300])
@@ -219,7 +219,7 @@ def test_a_process_that_dies_while_tokens_are_removed_serves_nothing_wrong(opene
         attached.sessions.context.every = 16
         greedy(model, text[:, :100], 92, past_key_values=cache)
         attached._calls.recovery.remove(cache.batch, 96)
-        attached._home.backing.flush()
+        attached._storage.backing.flush()
         cache.batch.listener = None  # as if the process had been killed here
         cache.batch.hand_over()
     for again in ("kept", "lost"):
@@ -251,7 +251,7 @@ def test_lost_data_of_a_saved_sequence_is_computed_again(opened, model, text):
     with opened(model) as attached:
         cache = attached.sessions.cache(text[:, :100], "talk")
         greedy(model, text[:, :100], 150, past_key_values=cache)
-        attached._home.backing.queues[0].target._drive.inject("read_uncorrectable")
+        attached._storage.backing.queues[0].target._drive.inject("read_uncorrectable")
         assert torch.equal(greedy(model, text[:, :250], 50, past_key_values=cache), text[:, :300])
         assert attached.recoveries == 1
         attached.sessions.release(cache)

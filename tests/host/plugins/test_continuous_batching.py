@@ -160,9 +160,9 @@ def test_a_prompt_in_parts_attends_exactly(policy, chunk, target):
         whole, parts = attached.cache(), attached.cache()
         expected = model(ids, past_key_values=whole).logits[:, -1]
         for first in range(0, 230, chunk):
-            parts.batch.in_prompt = first > 0
+            parts.batch.part.in_prompt = first > 0
             found = model(ids[:, first : first + chunk], past_key_values=parts).logits[:, -1]
-        parts.batch.in_prompt = False
+        parts.batch.part.in_prompt = False
         assert target.stats().attention_jobs == 0
         torch.testing.assert_close(found, expected, rtol=0, atol=5e-3)
         token = torch.tensor([[7]])
@@ -179,9 +179,9 @@ def test_a_prompt_in_parts_is_repeated_in_parts(target):
     with attach(model, target, on_failure="recompute") as attached, torch.no_grad():
         cache = attached.cache()
         for first in range(0, 150, 64):
-            cache.batch.in_prompt = first > 0
+            cache.batch.part.in_prompt = first > 0
             model(ids[:, first : first + 64], past_key_values=cache)
-        cache.batch.in_prompt = False
+        cache.batch.part.in_prompt = False
         before = cache.batch.sequences[0].read(1, 150 // 64 * 64, 32)
         attached._calls.recovery.recompute(cache.batch)
         after = cache.batch.sequences[0].read(1, 150 // 64 * 64, 32)
