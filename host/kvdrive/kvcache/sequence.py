@@ -132,7 +132,3 @@ class Sequence(ABC):
     def needs_model(self) -> bool:
         """True if the rows mean nothing without the model that computed them, as it was then."""
         return False
-
-    def describe(self) -> dict[str, Any] | None:
-        """What the host knows of the rows and the drives do not, as plain values; None: nothing."""
-        return None

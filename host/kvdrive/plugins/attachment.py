@@ -12,7 +12,6 @@ from transformers import PreTrainedModel
 
 from kvdrive.config.resolve import Plan
 from kvdrive.errors import InputError
-from kvdrive.kvcache import saved
 from kvdrive.kvcache.hf_cache import HfCache
 from kvdrive.plugins.batches import Batches
 from kvdrive.plugins.call import Calls
@@ -21,6 +20,7 @@ from kvdrive.plugins.forward import Forward
 from kvdrive.plugins.prefix_store import open_prefix_store
 from kvdrive.plugins.rates import ModelRates
 from kvdrive.plugins.storage import open_storage
+from kvdrive.prefix import saved
 from kvdrive.prefix.options import SessionOptions
 from kvdrive.prefix.store import PrefixStore
 from kvdrive.targets.group import Drives

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import sqlite3
 from concurrent.futures import Future, wait
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,7 +15,6 @@ import torch
 from kvdrive import abi
 from kvdrive.errors import KvdriveError, TargetError
 from kvdrive.identity.calls import why_not_plain
-from kvdrive.kvcache.overflow import Removal
 from kvdrive.kvcache.xcache.sequence import InputSequence
 from kvdrive.nvme.errors import CommandError
 from kvdrive.prefix.commit import Committed
@@ -61,8 +59,7 @@ class OpenSession:
     def resume(self, match: Match) -> None:
         """Fill the empty batch with stored tokens."""
         entry, record = match.entry, Record.of(match.entry.record)
-        removals = [Removal(at, tokens) for at, tokens in record.removals]
-        self.batch.adopt([match.sequence], torch.tensor([match.tokens]), record.layers, removals)
+        self.batch.adopt([match.sequence], torch.tensor([match.tokens]), record.layers, record.events)
         held, removed = record.split(match.tokens)
         self.tokens.fill([] if self.strategy == "recompute" else held, removed)
         # with X the fork's record may name tokens that the fork does not have: the next save replaces it
@@ -95,12 +92,7 @@ class OpenSession:
     @property
     def record(self) -> Record:
         """What is needed to go on with it."""
-        batch, layout = self.batch, self.layout
-        inputs, indices = None, [layer.index for layer in batch.drive_layers]
-        if isinstance(row := batch.sequences[0], InputSequence) and layout.inputs is not None:
-            inputs = layout.inputs | {"layers": row.describe_layers()}
-        layers, removals = batch.describe_layers(), self._removals
-        return replace(layout, name=self.name, indices=indices, layers=layers, removals=removals, inputs=inputs)
+        return self.layouts.record(self.batch, name=self.name)
 
     @property
     def _removals(self) -> list[list[int]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from kvdrive import abi
 from kvdrive.kvcache.formats import format_of
+from kvdrive.kvcache.overflow import Removal
 from kvdrive.nvme.rows import bytes_of_row, tokens_per_group
 from kvdrive.prefix.chain import Chain
 
@@ -27,7 +28,7 @@ class Record:
     chain names the removed tokens as well. `usable` False: tokens are being removed, so K and V do not fit the chain.
     `inputs`: of a session that holds layer inputs instead of K and V; the heads of its parts are then slices of X.
     `slices` and `slice_dim`: how many, and numbers in a row; `arithmetic`: what a projection's bits depend on beside
-    the model; `layers`: see `InputSequence.describe_layers`.
+    the model; `layers`: see `InputSequence.describe`.
     """
 
     model: str
@@ -58,6 +59,11 @@ class Record:
             else:
                 for kind in abi.KvKind:
                     yield layer, kind, shape["kv_heads"], shape["head_dim"]
+
+    @property
+    def events(self) -> list[Removal]:
+        """The removals as a batch knows them."""
+        return [Removal(at, tokens) for at, tokens in self.removals]
 
     @property
     def removed(self) -> int:

@@ -184,12 +184,14 @@ class InputSequence(Sequence):
             self._positions, np.arange(len(self._positions))
         )
 
-    def describe(self) -> dict[str, Any]:
-        """What the host knows of the tokens on the drives, as plain values for `restored`."""
-        return {"positions": self._positions.tolist(), "layers": self.describe_layers()}
+    @property
+    def positions(self) -> list[int]:
+        """Of its tokens."""
+        found: list[int] = self._positions.tolist()
+        return found
 
-    def describe_layers(self) -> dict[str, Any]:
-        """`describe` without the positions."""
+    def describe(self) -> dict[str, Any]:
+        """What the host knows of the layers and the drives do not, as plain values for `restored`."""
         return {
             str(layer): {
                 "keys": state.keys.plain(),
@@ -200,12 +202,14 @@ class InputSequence(Sequence):
         }
 
     @classmethod
-    def restored(cls, home: DriveSequence, shared: XCache, tokens: int, plain: dict[str, Any]) -> InputSequence:
-        """A row whose home holds X of `tokens` tokens; `describe` made `plain`, maybe of more tokens."""
+    def restored(
+        cls, home: DriveSequence, shared: XCache, tokens: int, positions: Several[int], layers: dict[str, Any]
+    ) -> InputSequence:
+        """A row whose home holds X of `tokens` tokens; `describe` made `layers`, maybe of more tokens."""
         row = cls(home, shared)
-        row._positions = np.array(plain["positions"], np.int64)
+        row._positions = np.array(positions, np.int64)
         empty = torch.empty(0, shared.rows.width, dtype=shared.rows.dtype)
-        for layer, one in plain["layers"].items():
+        for layer, one in layers.items():
             keys, values = Corrections.restored(one["keys"]), Corrections.restored(one["values"])
             exponents = [np.array(scale, np.int64) for scale in one["exponents"]]
             row._layers[int(layer)] = LayerState(tokens, empty, keys, values, (exponents[0], exponents[1]))
