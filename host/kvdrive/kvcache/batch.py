@@ -32,8 +32,8 @@ from kvdrive.nvme.errors import CommandError
 class Batch:
     """One sequence per row, opened by the first call, closed by `reset` or when nothing refers to the batch any more.
 
-    `in_memory` makes the layers that have no home on drives, by index. `layers`: all layers, as the model sees them;
-    `rows`: those that have a home. `listener`: what keeps the tokens beyond the process, if something does.
+    `in_memory` makes the layers that are on no drive, by index. `layers`: all layers, as the model sees them;
+    `rows`: those on drives. `listener`: what stores the tokens beyond the process, if something does.
     `saved_at`: the file from which a later process can open them. `history`: the calls that made the tokens.
     `family`: all batches of the attachment.
     """
@@ -74,7 +74,7 @@ class Batch:
 
     @property
     def transfers(self) -> Transfers:
-        """What is on its way to the drives."""
+        """K and V in transfer to the drives."""
         return self.part.writeback.transfers
 
     @property
@@ -172,7 +172,7 @@ class Batch:
             self.history = History()
 
     def truncate(self, tokens: int) -> None:
-        """Keep the first `tokens` tokens of every layer that is on the drives. Raises CommandError, TargetError."""
+        """Remove all but the first `tokens` tokens of every layer on the drives. Raises CommandError, TargetError."""
         if tokens == 0:
             self.placement.stop()
             self.transfers.abandon()
@@ -306,7 +306,7 @@ class Batch:
     def fork(self) -> Batch:
         """A batch that begins with the same tokens and then has its own: the drives copy nothing.
 
-        It is not kept beyond the process. Raises UnsupportedError, CommandError, TargetError.
+        It is not stored beyond the process. Raises UnsupportedError, CommandError, TargetError.
         """
         placement, part = self.placement.fork(), self.part
         part.require_usable()
@@ -380,7 +380,7 @@ class Batch:
 
     def _require_croppable(self) -> None:
         if any(isinstance(layer, LinearAttentionCacheLayerMixin) for layer in self._others()):
-            raise UnsupportedError("some of the model's layers keep a state that no token can be taken out of again")
+            raise UnsupportedError("some of the model's layers hold a state from which no token can be removed again")
 
     def _others(self) -> list[Any]:
         """The layers that have no home."""

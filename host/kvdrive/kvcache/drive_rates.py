@@ -1,4 +1,4 @@
-"""What drives take for attention and for reading rows back: measured once, kept, used by all that choose by it."""
+"""What drives take for attention and for reading rows back: measured once, stored, used by all that choose by it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class DriveRates:
 def drive_rates(
     backing: Backing, heads: Heads, known: KeptRates | None = None, clock: Clock = time.perf_counter
 ) -> DriveRates:
-    """The rates of the drives of `backing`, from `known` or measured now and kept there. Raises CommandError,
+    """The rates of the drives of `backing`, from `known` or measured now and stored there. Raises CommandError,
     TargetError.
 
     `known`: by default this machine's file.

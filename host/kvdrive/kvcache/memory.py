@@ -1,7 +1,7 @@
 """Rows that run in memory, with the drives as their home (AttentionStore's arrangement).
 
 Attention is the model's own, over preallocated tensors. They hold what the drives hold: K and V are rounded to binary16
-before they are attended to, so that a sequence that was loaded goes on as one that never stopped. New tokens go to
+before they are attended to, so that a sequence that was loaded continues as one that never stopped. New tokens go to
 the drives in the background, by layer, as those of rows that run there.
 """
 
@@ -39,7 +39,7 @@ class InMemory(Placement):
         self.expected_tokens = expected_tokens
         self.plan: LoadPlan | None = LoadPlan(options.read_buffer)
         self.loading = Loading.nothing()
-        self._homeless = False  # the drives are full, or not to be written
+        self._writes = True  # False: the drives are full, or not to be written
         self._ended: LoadStats | None = None
         self._known: torch.Tensor | None = None  # tokens that the drives have and that are computed again
 
@@ -47,7 +47,7 @@ class InMemory(Placement):
         return MemoryLayer(part, stored, self)
 
     def open(self, shared: Shared, rows: int, heads: int) -> list[Sequence]:
-        if self._homeless:
+        if not self._writes:
             return [DriveSequence([]) for _ in range(rows)]
         return super().open(shared, rows, heads)
 
@@ -86,10 +86,10 @@ class InMemory(Placement):
 
     def reset(self) -> None:
         self.stop()
-        self._homeless = False
+        self._writes = True
 
     def write_nothing(self) -> bool:
-        self._homeless = True
+        self._writes = False
         return True
 
     def load_ended(self) -> LoadStats | None:

@@ -85,7 +85,7 @@ class Part:
         return first
 
     def begin_call(self, layer: StoredLayer, keys: torch.Tensor) -> None:
-        """Check that a call fits, and wait until there is room for its K and V on their way."""
+        """Check that a call fits, and wait until the transfers have room for its K and V."""
         if self.lost:
             self.require_usable()
         batch, heads, _, head_dim = keys.shape
@@ -107,7 +107,7 @@ class Part:
             raise TargetError(f"this cache lost its tokens ({self.lost}): reset it")
 
     def tokens(self, layer: StoredLayer) -> int:
-        """Tokens of a layer. Waits for those on their way from the model's device."""
+        """Tokens of a layer. Waits for those in transfer from the model's device."""
         self.writeback.land(layer)
         return layer.tokens
 

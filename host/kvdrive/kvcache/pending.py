@@ -1,4 +1,4 @@
-"""Pending tokens, which are the newest tokens of a layer, kept on the host until they are written; and their scores."""
+"""Pending tokens, which are the newest tokens of a layer, held on the host until they are written; and their scores."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Placement:
     def adopt(self, layers: Several[RowsLayer], sequences: list[Sequence], ids: torch.Tensor, removed: int) -> bool:
         """The homes have K and V of ids [batch, tokens], `removed` of which are gone from the middle.
 
-        True if the model goes on behind them; False if they are to be computed again, into an empty batch, and the
+        True if the model continues behind them; False if they are to be computed again, into an empty batch, and the
         drives hold on to what they have. Raises UnsupportedError.
         """
         return True

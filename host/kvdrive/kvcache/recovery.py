@@ -47,7 +47,7 @@ class Recovery:
 
     def survives(self, batch: Batch, error: KvdriveError) -> bool:
         """True if a call that failed with `error` may succeed now: sessions were evicted from a full drive, or the rows
-        go on in memory, where they run, without a home.
+        continue in memory, where they run, and are written to no drive.
         """
         return batch.send_again(error) or _runs_in_memory_alone(batch, error)
 
@@ -66,7 +66,7 @@ class Recovery:
             batch.history, batch.part.in_prompt, batch.listener = history, in_prompt, listener
 
     def compute_instead(self, batch: Batch) -> None:
-        """A load is late: compute its tokens, and go on. The drives hold on to what they have. Raises KvdriveError."""
+        """A load is late: compute its tokens, and continue. The drives retain what they have. Raises KvdriveError."""
         batch.placement.stop()
         for view in batch.rows:
             if isinstance(view, MemoryLayer):
@@ -151,7 +151,7 @@ def is_loss(error: Exception) -> bool:
 
 
 def _runs_in_memory_alone(batch: Batch, error: KvdriveError) -> bool:
-    """The drives cannot store any more. True if the rows are in memory and go on there."""
+    """The drives cannot store any more. True if the rows are in memory and continue there."""
     if not isinstance(error, CommandError) or error.opcode != abi.Opcode.KV_APPEND or not batch.sequences:
         return False
     try:

@@ -69,7 +69,7 @@ class Attachment:
         return HfCache(self._batches.new(tokens, rows))
 
     def on_drives(self) -> HfCache:
-        """As `cache`; the drives attend. Without effect for policies that keep K and V on the host."""
+        """As `cache`; the drives attend. Without effect for policies that hold K and V on the host."""
         self._calls.require_own()
         return HfCache(self._batches.on_drives())
 

@@ -88,7 +88,7 @@ class Batches:
 
 
 def _layers_without_home(model: PreTrainedModel, policy: Policy, layers: int) -> dict[int, CacheLayerMixin]:
-    """New layers, by index, that no drive has: those that transformers keeps in memory, and those of host policies."""
+    """New layers, by index, that no drive has: those that transformers holds in memory, and those of host policies."""
     found = layers_in_memory(model)
     own = {} if policy.in_drive else {index: policy.new_layer() for index in range(layers)}
     return own | found

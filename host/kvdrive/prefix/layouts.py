@@ -58,7 +58,7 @@ class Layouts:
         return self.inputs if as_inputs and self.inputs is not None else self.kv
 
     def record(self, batch: Batch, row: int = 0, name: str = "") -> Record:
-        """What is needed to go on with a row of a batch."""
+        """What is needed to continue a row of a batch."""
         sequence, layout = batch.sequences[row], self.of(batch.sequences[row:])
         inputs = layout.inputs
         if inputs is not None and isinstance(sequence, InputSequence):

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 class OpenSession:
     """The listener of `batch` (see `kvcache.listener.Listener`), open until `batch` has none.
 
-    `layouts`: those of its tenant. `strategy`: how it goes on with stored tokens; None: none were found. `full`: why
+    `layouts`: those of its tenant. `strategy`: how it uses stored tokens; None: none were found. `full`: why
     the drives take no more changes of its session; "": they do.
     """
 
@@ -91,7 +91,7 @@ class OpenSession:
 
     @property
     def record(self) -> Record:
-        """What is needed to go on with it."""
+        """What is needed to continue it."""
         return self.layouts.record(self.batch, name=self.name)
 
     @property
@@ -139,7 +139,7 @@ class OpenSession:
             self._begin_anew()
 
     def removes(self, tokens: int) -> None:
-        """See Listener. What the index names stays a session of its own; the batch goes on with a fork, which no
+        """See Listener. What the index names stays a session of its own; the batch continues with a fork, which no
         rebuilt index takes for whole.
         """
         self._wait_quietly()
@@ -154,7 +154,7 @@ class OpenSession:
         self.stop("its rows change places")
 
     def model_changed(self, reason: str) -> None:
-        """See Listener. What was saved stays what it is; the batch goes on with a fork of it."""
+        """See Listener. What was saved stays what it is; the batch continues with a fork of it."""
         if not self.batch.length:
             return self.tokens.rename()
         self._wait_quietly()
@@ -175,7 +175,7 @@ class OpenSession:
         return self._context.evictor.make_room()
 
     def runs_in_memory_alone(self, reason: str) -> bool:
-        log.warning("a sequence goes on in memory, its later tokens are not saved: %s", reason)
+        log.warning("a sequence continues in memory, and its later tokens are not saved: %s", reason)
         self._wait_quietly()
         self.committed.close()
         self.batch.listener = None
@@ -195,7 +195,7 @@ class OpenSession:
         return self._admitted
 
     def save(self) -> None:
-        """Save what the drives have. A failure is logged, and generation goes on.
+        """Save what the drives have. A failure is logged, and generation continues.
 
         Raises TargetError, and CommandError when K and V themselves could not be stored.
         """
@@ -250,7 +250,7 @@ class OpenSession:
         self.batch.reset()
 
     def stop(self, reason: str) -> None:
-        """Save no more of this sequence, which goes on. What was saved of it is forgotten."""
+        """Save no more of this sequence, which continues. What was saved of it is forgotten."""
         log.warning("a sequence is not saved: %s", reason)
         self._wait_quietly()
         self.committed.withdraw()
@@ -272,7 +272,7 @@ class OpenSession:
             log.info("a save in the background failed: %s", error)
 
     def _save_behind(self) -> None:
-        """Save what is on its way to the drives now, in the background, one save at a time.
+        """Save what is in transfer to the drives now, in the background, one save at a time.
 
         Raises the TargetError of the save before.
         """
@@ -349,7 +349,7 @@ class OpenSession:
         return bool(self.full)
 
     def _fork(self) -> None:
-        """What the index names stays a session of its own; the batch goes on with a fork of it."""
+        """What the index names stays a session of its own; the batch continues with a fork of it."""
         if self.number is not None:
             self.batch.sequences[:] = [sequence.fork() for sequence in self.batch.sequences]
             self.committed.detach()

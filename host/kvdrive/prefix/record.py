@@ -1,4 +1,4 @@
-"""What is needed to go on with a stored session, besides its tokens."""
+"""What is needed to continue a stored session, besides its tokens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHAIN_BYTES = 2 * CHAIN_VALUES
 
 @dataclass(frozen=True)
 class Record:
-    """What is needed to go on with a session, besides its tokens.
+    """What is needed to continue a session, besides its tokens.
 
     `model`: the fingerprint, in hexadecimal digits. `block`: see `chain`. `indices`: the layers that are on the drives;
     `layers`: KV heads, head dimension and the scales of K and V of each layer on the drives (see

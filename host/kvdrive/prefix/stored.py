@@ -44,7 +44,7 @@ class StoreStats:
     loaded_bytes: int = 0
 
     def count(self, strategy: Strategy | None) -> None:
-        """Count a request that goes on with found tokens by this strategy."""
+        """Count a request that resumes found tokens by this strategy."""
         self.loads += strategy == "load"
         self.attends += strategy == "attend"
         self.recomputes += strategy == "recompute"

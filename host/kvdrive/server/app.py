@@ -31,7 +31,7 @@ from kvdrive.server.jobs import DeadlinePassed, End, Job, QueueFull, Token
 from kvdrive.server.local import check_local
 from kvdrive.server.metrics import Metrics
 from kvdrive.server.prompts import Prompts
-from kvdrive.server.protocol import Answer, ChatRequest, CompletionRequest, Json, Request, kept, usage
+from kvdrive.server.protocol import Answer, ChatRequest, CompletionRequest, Json, Request, stored, usage
 from kvdrive.server.scheduler import Scheduler
 from kvdrive.server.session_paths import SessionPaths
 from kvdrive.server.stops import StopFilter
@@ -117,9 +117,9 @@ class _Generation:
         return usage(len(self._job.prompt), self._tokens, self._cached)
 
     @property
-    def kept(self) -> Json:
+    def stored(self) -> Json:
         """The session of the sequence, how its prompt went on with its history, and what attention left unread."""
-        found = kept(self._session, self._job.session, self._resume, self._removed)
+        found = stored(self._session, self._job.session, self._resume, self._removed)
         return found | {"unread": self._unread} if self._unread else found
 
 
@@ -229,7 +229,7 @@ class _Server:
                 with suppress(asyncio.CancelledError):
                     await text
                 return _gone()
-        return JSONResponse(answer.whole(text.result(), generation.reason, generation.usage, generation.kept))
+        return JSONResponse(answer.whole(text.result(), generation.reason, generation.usage, generation.stored))
 
     def _submit(self, request: Request, prompt: list[int], new_tokens: int, tenant: str) -> _Generation:
         loop = asyncio.get_running_loop()
@@ -328,9 +328,9 @@ async def _server_sent(generation: _Generation, answer: Answer, with_usage: bool
             yield _event(opening)
         async for piece in generation.pieces():
             yield _event(answer.piece(piece))
-        yield _event(answer.closing(generation.reason, generation.kept))
+        yield _event(answer.closing(generation.reason, generation.stored))
         if with_usage:
-            yield _event(answer.usage(generation.usage, generation.kept))
+            yield _event(answer.usage(generation.usage, generation.stored))
     except ApiError as error:
         yield _event(error.body())
     yield "data: [DONE]\n\n"

@@ -285,11 +285,11 @@ class Answer:
             "model": model,
         }
 
-    def whole(self, text: str, reason: str, usage: Json, kept: Json) -> Json:
-        """The whole answer as one document. `kept` is described by the function of this name."""
+    def whole(self, text: str, reason: str, usage: Json, stored: Json) -> Json:
+        """The whole answer as one document. `stored` is described by the function of this name."""
         content = {"message": {"role": "assistant", "content": text}} if self._chat else {"text": text}
         kind = "chat.completion" if self._chat else "text_completion"
-        return self._document(kind, [_choice(content, reason)]) | {"usage": usage, "kvdrive": kept}
+        return self._document(kind, [_choice(content, reason)]) | {"usage": usage, "kvdrive": stored}
 
     def opening(self) -> Json | None:
         """The chunk that begins a chat stream."""
@@ -299,13 +299,13 @@ class Answer:
         """A chunk with text."""
         return self._chunk({"delta": {"content": text}} if self._chat else {"text": text}, None)
 
-    def closing(self, reason: str, kept: Json) -> Json:
-        """The chunk with the reason why the answer ended, and what is kept of it."""
-        return self._chunk({"delta": {}} if self._chat else {"text": ""}, reason) | {"kvdrive": kept}
+    def closing(self, reason: str, stored: Json) -> Json:
+        """The chunk with the reason why the answer ended, and what is stored of it."""
+        return self._chunk({"delta": {}} if self._chat else {"text": ""}, reason) | {"kvdrive": stored}
 
-    def usage(self, usage: Json, kept: Json) -> Json:
+    def usage(self, usage: Json, stored: Json) -> Json:
         """The chunk with the counts, which has no choices."""
-        return self._document(self._chunk_kind, []) | {"usage": usage, "kvdrive": kept}
+        return self._document(self._chunk_kind, []) | {"usage": usage, "kvdrive": stored}
 
     @property
     def _chunk_kind(self) -> str:
@@ -332,7 +332,7 @@ def usage(prompt_tokens: int, new_tokens: int, cached_tokens: int) -> Json:
     }
 
 
-def kept(session: int | None, name: str, resume: str, removed: int) -> Json:
+def stored(session: int | None, name: str, resume: str, removed: int) -> Json:
     """What an answer says of its session: number and address, and how its prompt went on with it (see `idle.Taken`).
 
     `removed`: tokens that have left it because the positions were used up.

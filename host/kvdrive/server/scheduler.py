@@ -169,7 +169,7 @@ class Scheduler:
             try:
                 costs.measure()  # so that no request waits for it
             except (CommandError, TargetError) as error:
-                log.warning("rates cannot be measured, so sequences go on where they are: %s", error)
+                log.warning("rates cannot be measured, so sequences continue where they are: %s", error)
         return IdleSequences(self._limits.idle, attachment.cache, costs)
 
     def _update(self, idle: Finished, drives: DriveGroup) -> None:
@@ -221,7 +221,7 @@ class Scheduler:
             self._seen = waiting
 
     def _next_jobs(self) -> list[Job]:
-        """The jobs that may begin now (see `next_job`). Those that were cancelled or late meanwhile leave."""
+        """The jobs that may begin now (see `next_job`). Those that were cancelled or late meanwhile are ended."""
         for job in list(self._waiting):
             if job.cancelled.is_set():
                 self._metrics.cancelled.inc()

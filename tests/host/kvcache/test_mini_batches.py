@@ -277,7 +277,7 @@ def test_text_is_that_of_one_batch(target):
     ("name", "options", "sentence"),
     [
         ("llama", {"mini_batches": 0}, "a batch has 'auto' or 1 mini-batch or more, not 0"),
-        ("llama", {"attention": "h2o", "ratio": 0.5}, "it keeps the tokens that it chose on the host"),
+        ("llama", {"attention": "h2o", "ratio": 0.5}, "it retains the tokens that it chose on the host"),
         ("mixtral", {}, "an expert's products depend on how many rows"),
     ],
 )

@@ -28,7 +28,7 @@ from kvdrive.nvme.commands import AttentionOutput
 
 @dataclass(frozen=True)
 class LayerState:
-    """What the host keeps of one layer: X of the pending tokens, behind `stored` tokens on the drives.
+    """What the host holds of one layer: X of the pending tokens, behind `stored` tokens on the drives.
 
     `exponents`: of the scales of K and of V, [heads] each.
     """
@@ -126,7 +126,7 @@ class InputSequence(Sequence):
         return rebuilt
 
     def _hold(self, layer: int, rebuilt: Rebuilt, epoch: int) -> None:
-        """Keep one layer's K and V until another layer is rebuilt, unless tokens were removed since `epoch`."""
+        """Hold one layer's K and V until another layer is rebuilt, unless tokens were removed since `epoch`."""
         with self._shared.lock:
             if epoch == self._epoch:
                 self._held = (layer, rebuilt)
@@ -147,8 +147,8 @@ class InputSequence(Sequence):
                 state,
                 stored=stored,
                 pending=state.pending[: max(tokens - state.stored, 0)],
-                keys=state.keys.keep(stored),
-                values=state.values.keep(stored),
+                keys=state.keys.truncate(stored),
+                values=state.values.truncate(stored),
             )
 
     def trim(self, tokens: int) -> list[Future[None]]:

@@ -1,4 +1,4 @@
-"""A secondary tier for vLLM's TieringOffloadingSpec, loaded by name: it keeps blocks in a file or on a drive.
+"""A secondary tier for vLLM's TieringOffloadingSpec, loaded by name: it stores blocks in a file or on a drive.
 
     "secondary_tiers": [{"type": "DriveTier", "module_path": "kvdrive.plugins.vllm.tier", "path": "blocks.kv"}]
 
