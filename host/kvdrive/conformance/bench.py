@@ -16,7 +16,7 @@ from kvdrive.nvme import admin, commands, namespaces, values, wire
 from kvdrive.nvme.command_set import COMMANDS, GENERAL, STATUSES, Row
 from kvdrive.nvme.commands import Command
 from kvdrive.nvme.completions import Completion
-from kvdrive.nvme.rows import decoded, encoded
+from kvdrive.nvme.rows import decoded, encoded, joined
 from kvdrive.nvme.wire import RowFormat
 
 Halves = NDArray[np.float16]
@@ -137,7 +137,7 @@ class Bench:
         k, v = (self.rows(stored_as, heads, tokens, d) for _ in range(2))
         stored = Stored(self.session(), k, v, stored_as=stored_as)
         for sequence, (kind, rows) in enumerate(((abi.KvKind.KEYS, k), (abi.KvKind.VALUES, v))):
-            self.ok(commands.kv_append(stored.number, 0, 0, kind, 0, sequence, rows, options, stored_as))
+            self.ok(commands.kv_append(stored.number, 0, 0, kind, 0, sequence, rows, joined(options, stored_as)))
         return stored
 
     def extend(self, stored: Stored, tokens: int, options: int = 0) -> None:
@@ -146,7 +146,7 @@ class Bench:
         for kind in abi.KvKind:
             rows = self.rows(stored.stored_as, heads, tokens, d)
             place = (stored.number, 0, 0, kind, first, stored.sequence)
-            self.ok(commands.kv_append(*place, rows, options, stored.stored_as))
+            self.ok(commands.kv_append(*place, rows, joined(options, stored.stored_as)))
             stored.sequence += 1
             if kind == abi.KvKind.KEYS:
                 stored.k = np.concatenate([stored.k, rows], axis=1)

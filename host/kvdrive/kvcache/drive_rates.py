@@ -16,10 +16,10 @@ from kvdrive import abi
 from kvdrive.kernels.native import scale_bits
 from kvdrive.kvcache.backing import Backing, drop
 from kvdrive.kvcache.drive_sequence import DriveSequence
-from kvdrive.kvcache.formats import joined, name_of
+from kvdrive.kvcache.formats import name_of
 from kvdrive.kvcache.session import Query, attend
 from kvdrive.kvcache.slices import Slice, gather
-from kvdrive.nvme.rows import bytes_of_row
+from kvdrive.nvme.rows import bytes_of_row, joined
 from kvdrive.perf import kept
 from kvdrive.perf.kept import KeptRates
 from kvdrive.targets.base import Target

@@ -26,7 +26,7 @@ from kvdrive.policies.drive import DrivePolicy
 class Shared:
     """What all parts of a batch share. `policy` says which tokens are attended to; it may be replaced between calls.
 
-    `append_options`: see kvcache.formats. `asks_together`: tokens of one call share reads of K and V where the policy
+    `append_options`: see nvme.rows.joined. `asks_together`: tokens of one call share reads of K and V where the policy
     lets them; False makes each a decode step of its own. `waited` gets the seconds that a layer waited for the drives,
     where somebody measures that.
     """

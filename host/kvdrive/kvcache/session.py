@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvdrive import abi
-from kvdrive.kvcache.formats import command_options, format_of
 from kvdrive.kvcache.rows_at_once import in_rows, singly
 from kvdrive.nvme.commands import (
     MAX_TOKENS_PER_APPEND,
@@ -27,7 +26,7 @@ from kvdrive.nvme.commands import (
     session_trim,
     stored_rows,
 )
-from kvdrive.nvme.rows import bytes_of_row, tokens_per_group
+from kvdrive.nvme.rows import bytes_of_row, command_options, format_of, tokens_per_group
 from kvdrive.nvme.wire import RowFormat
 from kvdrive.policies.parameters import EVERYTHING, Parameters
 from kvdrive.targets.base import Target
@@ -41,7 +40,7 @@ _IN_FLIGHT = 64  # submissions before their results are fetched; a drive keeps a
 class Session:
     """K and V of consecutive KV heads of one sequence, in all layers, on `target`.
 
-    It exists there from the first append on; `number` is its name on the drive. `append_options`: see kvcache.formats.
+    It exists there from the first append on; `number` is its name on the drive. `append_options`: see nvme.rows.joined.
     """
 
     def __init__(self, target: Target, append_options: int = 0) -> None:
@@ -56,11 +55,9 @@ class Session:
 
         Raises CommandError; commands before the failed one stay.
         """
+        options = self.append_options if layer < OWN_LAYERS else command_options(self.append_options)
         for start, part in self.parts(layer, rows):
-            command = kv_append(
-                self.number, layer, 0, kind, first_token + start, self._sequence, part,
-                command_options(self.append_options), self.stored_as(layer),
-            )  # fmt: skip
+            command = kv_append(self.number, layer, 0, kind, first_token + start, self._sequence, part, options)
             self.target.execute(command)
             self._exists = True
             self._sequence += 1

@@ -9,13 +9,13 @@ from typing import cast
 from transformers import PreTrainedModel
 from transformers.cache_utils import CacheLayerMixin
 
-from kvdrive.kvcache import formats
 from kvdrive.kvcache.batch import Batch
 from kvdrive.kvcache.budget import Budget, MemoryOptions
 from kvdrive.kvcache.memory import InMemory
 from kvdrive.kvcache.on_drives import OnDrives
 from kvdrive.kvcache.part import Shared
 from kvdrive.kvcache.rows import Place, capacity_for
+from kvdrive.nvme.rows import joined
 from kvdrive.plugins.rates import ModelRates
 from kvdrive.plugins.storage import Storage
 from kvdrive.plugins.support import decoder_config, heads_of, layers_in_memory
@@ -69,7 +69,7 @@ class Batches:
 
     def _shared(self) -> Shared:
         policy = self._policy if self._policy.in_drive else make_policy("exact")  # where no layer is on drives
-        options = formats.joined(policy.append_options, self._backing.stored_as)
+        options = joined(policy.append_options, self._backing.stored_as)
         return Shared(self._backing, cast(DrivePolicy, policy), options)
 
     def _in_memory(self) -> partial[dict[int, CacheLayerMixin]]:

@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kvdrive import abi
-from kvdrive.kvcache.formats import format_of
 from kvdrive.kvcache.overflow import Removal
-from kvdrive.nvme.rows import bytes_of_row, tokens_per_group
+from kvdrive.nvme.rows import bytes_of_row, format_of, tokens_per_group
 from kvdrive.prefix.chain import Chain
 
 CHAIN_VALUES = 8  # binary16 numbers for a token on the drive (see `metadata`)

@@ -25,6 +25,7 @@ from kvdrive.kvcache.session import Session
 from kvdrive.kvcache.slices import gather
 from kvdrive.kvcache.xcache.sequence import InputSequence
 from kvdrive.nvme.errors import CommandError
+from kvdrive.nvme.rows import format_of
 from kvdrive.prefix.layouts import Layouts
 from kvdrive.prefix.record import Record
 from kvdrive.prefix.verify import as_stored
@@ -123,7 +124,7 @@ def _check(batch: Batch, record: Record, path: Path) -> None:
         )
     if len(record.layers) != len(batch.drive_layers):
         raise InputError(f"{path} describes {len(record.layers)} layers: it was made by another version")
-    if (stored_as := formats.format_of(record.append_options)) != backing.stored_as:
+    if (stored_as := format_of(record.append_options)) != backing.stored_as:
         name = formats.name_of(stored_as)
         raise InputError(f"{path} was saved with K and V as {name}: attach the model with kv_format {name!r}")
 

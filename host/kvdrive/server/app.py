@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import math
 import time
@@ -20,21 +19,18 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from kvdrive.errors import InputError, KvdriveError
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.spelling import as_held
-from kvdrive.generation.text import TextStream
 from kvdrive.server import chat, page
 from kvdrive.server.errors import ApiError
 from kvdrive.server.fields import parse, unknown_field
-from kvdrive.server.jobs import DeadlinePassed, End, Job, QueueFull, Token
 from kvdrive.server.local import check_local
 from kvdrive.server.metrics import Metrics
 from kvdrive.server.prompts import Prompts
-from kvdrive.server.protocol import Answer, ChatRequest, CompletionRequest, Json, Request, stored, usage
+from kvdrive.server.protocol import Answer, ChatRequest, CompletionRequest, Json, Request
 from kvdrive.server.scheduler import Scheduler
 from kvdrive.server.session_paths import SessionPaths
-from kvdrive.server.stops import StopFilter
+from kvdrive.server.streams import Generation, server_sent, whole_text
 from kvdrive.server.tenants import Tenants
 
 log = logging.getLogger(__name__)
@@ -63,64 +59,6 @@ class Settings:
 def application(checkpoint: Checkpoint, scheduler: Scheduler, metrics: Metrics, settings: Settings) -> Starlette:
     """The ASGI application; the scheduler must have been started and stops with it."""
     return _Server(checkpoint, scheduler, metrics, settings).application()
-
-
-class _Generation:
-    """A job as the event loop sees it: pieces of text, and at the end the counts."""
-
-    def __init__(self, job: Job, events: asyncio.Queue[Token | End], checkpoint: Checkpoint, stops: list[str]) -> None:
-        self._job = job
-        self._events = events
-        self._stop_ids = checkpoint.stop_ids
-        self._text = TextStream(checkpoint.tokenizer)
-        self._filter = StopFilter(stops)
-        self._tokens = 0
-        self._cached = 0
-        self._resume = "none"
-        self._session: int | None = None
-        self._removed = 0
-        self._unread: dict[str, float] | None = None
-        self.reason = "length"
-
-    async def pieces(self) -> AsyncIterator[str]:
-        """The text as it comes. Raises ApiError. Leaving early cancels the job."""
-        try:
-            while isinstance(event := await self._events.get(), Token):
-                self._tokens += 1
-                self._cached, self._resume = event.cached, event.resume
-                if event.number in self._stop_ids:
-                    self.reason = "stop"
-                if piece := self._filter.put(self._text.put(event.number)):
-                    yield piece
-                if self._filter.stopped:
-                    self.reason = "stop"
-                    self._job.cancelled.set()
-                    while isinstance(event := await self._events.get(), Token):
-                        pass  # a step that was under way
-                    self._session, self._removed, self._unread = event.session, event.removed, event.unread
-                    return
-            self._session, self._removed, self._unread = event.session, event.removed, event.unread
-            if isinstance(event.error, InputError):
-                raise ApiError(409, str(event.error), param="session", code="session_unavailable")
-            if isinstance(event.error, DeadlinePassed):
-                raise ApiError(504, str(event.error), code="deadline_passed")
-            if event.error:
-                raise ApiError(500, f"generation failed: {event.error}", code="generation_failed")
-            if piece := self._filter.put(self._text.end()) + self._filter.end():
-                yield piece
-        finally:
-            self._job.cancelled.set()
-
-    @property
-    def usage(self) -> Json:
-        """Counts of the tokens so far."""
-        return usage(len(self._job.prompt), self._tokens, self._cached)
-
-    @property
-    def stored(self) -> Json:
-        """The session of the sequence, how its prompt went on with its history, and what attention left unread."""
-        found = stored(self._session, self._job.session, self._resume, self._removed)
-        return found | {"unread": self._unread} if self._unread else found
 
 
 class _Server:
@@ -215,13 +153,15 @@ class _Server:
     async def _answer(self, http: HttpRequest, request: Request, prompt: list[int], answer: Answer) -> Response:
         param = "messages" if isinstance(request, ChatRequest) else "prompt"
         self._check_prompt(prompt, param)
-        generation = self._submit(request, prompt, self._new_tokens(request, len(prompt)), http.state.tenant)
+        new_tokens = self._new_tokens(request, len(prompt))
+        generation = Generation(self._checkpoint, request, prompt, new_tokens, http.state.tenant)
+        generation.submit(self._scheduler, min(request.deadline_seconds or math.inf, self._settings.seconds))
         if request.stream:
             with_usage = request.stream_options is not None and request.stream_options.include_usage
-            events = _server_sent(generation, answer, with_usage)
+            events = server_sent(generation, answer, with_usage)
             return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
         async with _left(http) as left:
-            text = asyncio.ensure_future(_join(generation))
+            text = asyncio.ensure_future(whole_text(generation))
             ends: set[asyncio.Future[Any]] = {text, left}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if not text.done():
@@ -230,24 +170,6 @@ class _Server:
                     await text
                 return _gone()
         return JSONResponse(answer.whole(text.result(), generation.reason, generation.usage, generation.stored))
-
-    def _submit(self, request: Request, prompt: list[int], new_tokens: int, tenant: str) -> _Generation:
-        loop = asyncio.get_running_loop()
-        events: asyncio.Queue[Token | End] = asyncio.Queue()
-
-        def notify(event: Token | End) -> None:
-            with suppress(RuntimeError):  # the loop is closed: the server has stopped
-                loop.call_soon_threadsafe(events.put_nowait, event)
-
-        job = Job(prompt, new_tokens, request.sampling, notify, session=request.session_name, tenant=tenant)
-        job.seconds = min(request.deadline_seconds or math.inf, self._settings.seconds)
-        try:
-            self._scheduler.submit(job)
-        except QueueFull as error:
-            raise ApiError(429, str(error), code="queue_full") from error
-        except KvdriveError as error:
-            raise ApiError(503, str(error), code="unavailable") from error
-        return _Generation(job, events, self._checkpoint, request.stops)
 
     async def _parse(self, http: HttpRequest, kind: type[AnyRequest]) -> AnyRequest:
         ignore = self._settings.ignore_unknown
@@ -315,29 +237,6 @@ class _Server:
 
     async def _show_metrics(self, http: HttpRequest) -> Response:
         return Response(self._metrics.text(), media_type=CONTENT_TYPE_LATEST)
-
-
-async def _join(generation: _Generation) -> str:
-    return "".join([piece async for piece in generation.pieces()])
-
-
-async def _server_sent(generation: _Generation, answer: Answer, with_usage: bool) -> AsyncIterator[str]:
-    """The answer as server-sent events; an error that comes after the first byte is an event too."""
-    try:
-        if opening := answer.opening():
-            yield _event(opening)
-        async for piece in generation.pieces():
-            yield _event(answer.piece(piece))
-        yield _event(answer.closing(generation.reason, generation.stored))
-        if with_usage:
-            yield _event(answer.usage(generation.usage, generation.stored))
-    except ApiError as error:
-        yield _event(error.body())
-    yield "data: [DONE]\n\n"
-
-
-def _event(document: Json) -> str:
-    return f"data: {json.dumps(document, ensure_ascii=False)}\n\n"
 
 
 @asynccontextmanager

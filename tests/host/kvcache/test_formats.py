@@ -132,10 +132,10 @@ def test_sequences_in_memory_hold_the_stored_numbers(tmp_path, llama, kv_format)
 
 
 def test_formats_are_part_of_what_a_session_is():
-    options = formats.joined(abi.AppendOption.APPEND_SPARSE, RowFormat.INT4)
-    assert formats.format_of(options) == RowFormat.INT4
-    assert formats.command_options(options) == abi.AppendOption.APPEND_SPARSE
-    assert formats.format_of(abi.AppendOption.APPEND_SPARSE) == RowFormat.BINARY16
+    options = rows.joined(abi.AppendOption.APPEND_SPARSE, RowFormat.INT4)
+    assert rows.format_of(options) == RowFormat.INT4
+    assert rows.command_options(options) == abi.AppendOption.APPEND_SPARSE
+    assert rows.format_of(abi.AppendOption.APPEND_SPARSE) == RowFormat.BINARY16
     assert [formats.name_of(formats.named(name)) for name in ("f16", *FORMATS)] == ["f16", *FORMATS]
     with pytest.raises(InputError, match=f"kv_format is {', '.join(KV_FORMATS)}, not 'int3'"):
         formats.named("int3")

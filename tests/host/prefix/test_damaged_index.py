@@ -17,7 +17,7 @@ import torch
 from pairs import by_value
 from small_models import CONFIGS, prompts, random_model
 
-from kvdrive.cli.sessions import _index
+from kvdrive.cli.stored_sessions import open_index
 from kvdrive.errors import InputError
 from kvdrive.generation.generate import greedy
 from kvdrive.plugins.transformers import attach
@@ -312,9 +312,9 @@ def test_bytes_of_an_index_that_change_are_noticed_or_change_nothing(tmp_path, s
 def test_the_command_line_sends_to_who_can_fill_an_index(closed, tmp_path):
     restore(closed, tmp_path)
     overwritten(tmp_path / "drive.kv.sessions")
-    with pytest.raises(InputError, match=r"`kvdrive sessions gc .*` fills it"), _index(str(tmp_path / "drive.kv")):
+    with pytest.raises(InputError, match=r"`kvdrive sessions gc .*` fills it"), open_index(str(tmp_path / "drive.kv")):
         pass
-    with pytest.raises(InputError, match=r"`kvdrive sessions gc .*` fills it"), _index(str(tmp_path / "drive.kv")):
+    with pytest.raises(InputError, match=r"`kvdrive sessions gc .*` fills it"), open_index(str(tmp_path / "drive.kv")):
         pass  # it is new by now, and empty: nobody may take that for what the drive holds
 
 
@@ -341,7 +341,7 @@ def several(model, closed, tmp_path_factory):
 def said_by_commands(folder):
     """The sessions that the command line knows, or what it says instead."""
     try:
-        with _index(str(folder / "drive.kv")) as index:
+        with open_index(str(folder / "drive.kv")) as index:
             return index.count()
     except InputError as error:
         return str(error)
