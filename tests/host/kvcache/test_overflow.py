@@ -13,7 +13,6 @@ from kvdrive.generation.generate import greedy
 from kvdrive.kvcache.overflow import Overflow, Removal
 from kvdrive.nvme.errors import CommandError
 from kvdrive.plugins.transformers import attach
-from kvdrive.targets.emulator import Emulator
 
 GROUP, CONTEXT = 32, 128  # tokens of 64 dimensions in a group; fewer than the model has positions
 PROMPT = prompts(1, 100)
@@ -24,14 +23,6 @@ TRIM = {"overflow": "trim", "context": CONTEXT}
 @pytest.fixture(scope="module")
 def model():
     return random_model(CONFIGS["qwen3"])
-
-
-@pytest.fixture
-def drives(tmp_path):
-    opened = [Emulator(tmp_path / f"{number}.kv", "fast", capacity_bytes=1 << 26) for number in range(2)]
-    yield opened
-    for drive in opened:
-        drive.close()
 
 
 def cut(model, cache, ids, tokens, removed):

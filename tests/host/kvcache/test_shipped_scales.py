@@ -9,6 +9,7 @@ import hypothesis.extra.numpy as arrays
 import numpy as np
 import pytest
 import torch
+from attached_drives import LOADING_PAYS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pairs import some_quick
@@ -27,7 +28,6 @@ from kvdrive.kvcache.scaling import HeadScale
 from kvdrive.kvcache.shipped_scales import LayerScales, read_scales, scales_of
 from kvdrive.nvme.wire import RowFormat
 from kvdrive.plugins.transformers import attach
-from kvdrive.prefix.rates import Rates
 from kvdrive.targets.emulator import Emulator
 
 K, V = (0.0057, 0.0079), (0.0061, 0.0073)  # by layer: a few values of the tiny checkpoint are beyond 448 of them
@@ -403,7 +403,7 @@ def test_a_session_that_is_loaded_goes_on_as_one_that_never_stopped(shipped, tmp
         with attach(model, target, **options) as drive:
             begun = greedy(model, ids, 20, past_key_values=drive.sessions.cache(ids))
         with attach(model, target, **options) as drive:
-            drive.sessions.costs.rates = Rates(1, 0, 1, 0, 1e-9, 0, 0, 1, 1)  # reading pays
+            drive.sessions.costs.rates = LOADING_PAYS
             cache = drive.sessions.cache(begun)
             assert cache.get_seq_length() == cache.batch.placement.loading.tokens == begun.shape[1] - 1
             got = greedy(model, begun, 20, past_key_values=cache)

@@ -22,14 +22,6 @@ NAMES = ["opt", "llama-mha", "llama", "qwen2", "qwen3", "mixtral", "mistral"]
 PRECISIONS = [torch.float32, torch.bfloat16, torch.float16]
 
 
-@pytest.fixture
-def drives(tmp_path):
-    group = [Emulator(tmp_path / f"{i}.kv", "fast", capacity_bytes=1 << 26) for i in range(3)]
-    yield group
-    for drive in group:
-        drive.close()
-
-
 def model_of(name, dtype=torch.bfloat16):
     return random_model(CONFIGS[name]).to(dtype)
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from pairs import by_value
-from small_models import CONFIGS, prompts, random_model
+from small_models import prompts
 
 from kvdrive.cli.stored_sessions import open_index
 from kvdrive.errors import InputError
@@ -33,11 +33,6 @@ STORED = (
     "drive.kv.sessions-shm",
     "drive.kv.sessions.pins",
 )
-
-
-@pytest.fixture(scope="module")
-def model():
-    return random_model(CONFIGS["llama"])
 
 
 @pytest.fixture(scope="module")

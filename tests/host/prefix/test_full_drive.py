@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from small_models import CONFIGS, prompts, random_model
+from small_models import prompts
 
 from kvdrive import abi
 from kvdrive.generation.generate import greedy
@@ -16,11 +16,6 @@ PROMPT = prompts(1, 150)
 SMALL_BYTES = 3 * 528 * 1100
 RATES = {"drive": Rates(1, 0, 1, 0, 1, 0, 0, 0, 0), "memory": Rates(1, 0, 1, 0, 0, 0, 0, 1, 1)}  # that finding pays
 QUICK = {"drive": (1, 6, 28, 31), "memory": (4, 12, 29)}
-
-
-@pytest.fixture(scope="module")
-def model():
-    return random_model(CONFIGS["llama"])
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,9 @@ from kvdrive.errors import InputError
 from kvdrive.generation.generate import greedy
 from kvdrive.kvcache.xcache.inputs import XCache
 from kvdrive.kvcache.xcache.sequence import InputSequence
-from kvdrive.plugins.transformers import attach
 from kvdrive.prefix import metadata, record
 from kvdrive.prefix.record import Record
 from kvdrive.prefix.transfer import export
-from kvdrive.targets.emulator import Emulator
 
 PROMPT = prompts(1, 90)
 FIRST_STEPS = 9
@@ -25,19 +23,10 @@ def model_of(name, dtype=torch.bfloat16):
 
 
 @pytest.fixture
-def opened(tmp_path):
-    """Attaches a model to the drives of a folder, each time as a new process would."""
-
-    def attached(model, share, drives=1, place="drives"):
-        folder = tmp_path / place
-        folder.mkdir(exist_ok=True)
-        targets = [Emulator(folder / f"{i}.kv", "fast", capacity_bytes=1 << 24) for i in range(drives)]
-        attachment = attach(model, targets, sessions=True, xcache=share, spill=5)
-        for target in targets:
-            attachment._opened.callback(target.close)
-        return attachment
-
-    return attached
+def opened(opened):
+    return lambda model, share, drives=1, place="drives": opened(
+        model, drives=drives, folder=place, xcache=share, spill=5
+    )
 
 
 def go_on(attached, ids, new_tokens, **options):

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from attached_drives import LOADING_PAYS
 from small_models import SMALL, prompts, random_model
 from transformers import LlamaConfig
 
@@ -33,7 +34,6 @@ LAYERS, HEADS, HEAD_DIM = 6, 4, 32
 DEEP = LlamaConfig(**SMALL | {"num_hidden_layers": LAYERS}, num_key_value_heads=HEADS)
 PROMPT = prompts(1, 150)
 LAYER_TOKEN = 2 * HEADS * HEAD_DIM * 2  # bytes: K and V, binary16
-LOADING_PAYS = Rates(1, 0, 1, 0, 1e-9, 0, 0, 1, 1)  # a second for each token, and no time for reading
 DISK = Rates(1e-3, 0, 1e-3, 0, 2e-8, 0, 0, 1, 1)  # reading is 7 times as fast as computing
 
 

@@ -25,19 +25,8 @@ def model():
 
 
 @pytest.fixture
-def opened(tmp_path):
-    """Attaches a model to the drives in the test's folder, each time as a new process would."""
-
-    def attached(model, folder="a", drives=1, **options):
-        (tmp_path / folder).mkdir(exist_ok=True)
-        paths = [tmp_path / folder / f"{number}.kv" for number in range(drives)]
-        targets = [Emulator(path, "fast", capacity_bytes=1 << 24) for path in paths]
-        attachment = attach(model, targets, **({"sessions": True} | TRIM | options))
-        for target in targets:
-            attachment._opened.callback(target.close)
-        return attachment
-
-    return attached
+def opened(opened):
+    return lambda model, folder="a", **options: opened(model, folder=folder, **TRIM | options)
 
 
 @pytest.fixture(scope="module")

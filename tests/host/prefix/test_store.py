@@ -17,29 +17,9 @@ from kvdrive.kvcache.session import LABEL_LAYER, Session
 from kvdrive.plugins.transformers import attach
 from kvdrive.prefix.options import Bounds, SessionOptions
 from kvdrive.prefix.rates import Rates
-from kvdrive.targets.emulator import Emulator
 
 PROMPT = prompts(1, 150)
 MORE = prompts(1, 20, seed=9)
-
-
-@pytest.fixture(scope="module")
-def model():
-    return random_model(CONFIGS["llama"])
-
-
-@pytest.fixture
-def opened(tmp_path):
-    """Attaches a model to the drives in the test's folder, each time as a new process would."""
-
-    def attached(model, sessions=True, drives=1, **options):
-        targets = [Emulator(tmp_path / f"{i}.kv", "fast", capacity_bytes=1 << 26) for i in range(drives)]
-        attachment = attach(model, targets, sessions=sessions, **options)
-        for target in targets:
-            attachment._opened.callback(target.close)
-        return attachment
-
-    return attached
 
 
 def generate(attached, ids, new_tokens, **options):

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from attached_drives import LOADING_PAYS
 from small_models import CONFIGS, prompts, random_model
 
 from kvdrive._native import Drive, Subsystem, TcpServer
@@ -9,11 +10,9 @@ from kvdrive.errors import InputError
 from kvdrive.generation.generate import greedy
 from kvdrive.plugins.transformers import attach
 from kvdrive.prefix.options import SessionOptions
-from kvdrive.prefix.rates import Rates
 from kvdrive.targets.remote import TcpDrive
 
 PROMPT = prompts(1, 150)
-LOADING_PAYS = Rates(1, 0, 1, 0, 1e-9, 0, 0, 1, 1)  # a second for each token, and no time for reading
 
 
 @pytest.fixture(params=["drive", "memory"])
