@@ -379,7 +379,7 @@ def test_sessions_of_other_scales_are_refused(shipped, tmp_path):
             drive.reopen(tmp_path / "saved")
 
 
-def test_kept_sessions_of_other_scales_are_not_found(shipped, tmp_path):
+def test_stored_sessions_of_other_scales_are_not_found(shipped, tmp_path):
     model, ids = loaded(shipped), prompts(1, 80)
 
     def cached():
