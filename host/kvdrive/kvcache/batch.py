@@ -129,7 +129,7 @@ class Batch:
 
     def calling(self, arguments: dict[str, Any]) -> None:
         """Call it before each call of the model, with the arguments of its `forward`."""
-        if not self.placement.goes_on(arguments, self.length):
+        if not self.placement.continues(arguments, self.length):
             self.truncate(self.length)
 
     def called(self, arguments: dict[str, Any]) -> None:

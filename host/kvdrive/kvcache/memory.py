@@ -62,7 +62,7 @@ class InMemory(Placement):
         self.loading = Loading(room, sequences, ids.shape[1], self.plan)
         return True
 
-    def goes_on(self, arguments: dict[str, Any], tokens: int) -> bool:
+    def continues(self, arguments: dict[str, Any], tokens: int) -> bool:
         """See Placement. Tokens that are computed again and repeat those of the drives are not written again."""
         if self._known is None:
             return True

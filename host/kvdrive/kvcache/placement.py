@@ -75,7 +75,7 @@ class Placement:
         """
         return True
 
-    def goes_on(self, arguments: dict[str, Any], tokens: int) -> bool:
+    def continues(self, arguments: dict[str, Any], tokens: int) -> bool:
         """A call of the model with these arguments of its forward comes, behind `tokens` tokens. False: the homes have
         other tokens there, which have to be removed.
         """

@@ -101,7 +101,7 @@ def test_the_drive_receives_fewer_bytes(tmp_path, llama, kv_format):
 
 
 @pytest.mark.parametrize("kv_format", FORMATS)
-def test_a_saved_cache_goes_on_with_the_same_bits(tmp_path, llama, kv_format):
+def test_a_saved_cache_continues_with_the_same_bits(tmp_path, llama, kv_format):
     ids, more = prompts(1, 50), prompts(1, 5, seed=2)
     target = drive_at(tmp_path / "0")
     with torch.no_grad():

@@ -52,7 +52,7 @@ def test_the_same_logits_as_stock_transformers_with_the_same_rounding(target, fa
 
 
 @pytest.mark.parametrize("drives", some_quick([1, 3], [3]))
-def test_a_loaded_conversation_goes_on_as_one_that_never_stopped(opened, drives):
+def test_a_loaded_conversation_continues_as_one_that_never_stopped(opened, drives):
     model = random_model(DEEP)
     with opened(model, sessions=False, active="memory") as attached:
         expected = greedy(model, PROMPT, 60, past_key_values=attached.cache())

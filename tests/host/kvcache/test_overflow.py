@@ -56,7 +56,7 @@ def expected(model, ids, new_tokens, context=CONTEXT, ratio=0.5):
 @pytest.mark.parametrize(
     ("count", "spill", "ratio"), some_quick([(1, 16, 0.5), (2, 1, 0.25), (1, 64, 0.5)], [(2, 1, 0.25)])
 )
-def test_text_goes_on_as_plain_torch_over_what_is_left(model, drives, count, spill, ratio):
+def test_text_continues_as_plain_torch_over_what_is_left(model, drives, count, spill, ratio):
     wanted, removals = expected(model, PROMPT, NEW, ratio=ratio)
     with attach(model, drives[:count], spill=spill, overflow_ratio=ratio, **TRIM) as attached:
         cache = attached.cache()
@@ -91,7 +91,7 @@ def test_calls_of_several_tokens_get_the_right_masks(model, drives):
         position += ids.shape[1]
 
 
-def test_sparf_goes_on_with_the_same_bits_on_one_drive_and_on_two(model, drives):
+def test_sparf_continues_with_the_same_bits_on_one_drive_and_on_two(model, drives):
     found = []
     for some in (drives[:1], drives):
         with attach(model, some, "sparf", Fraction(1, 2), **TRIM) as attached:

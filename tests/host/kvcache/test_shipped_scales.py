@@ -396,7 +396,7 @@ def test_stored_sessions_of_other_scales_are_not_found(shipped, tmp_path):
     assert cached() == 79
 
 
-def test_a_session_that_is_loaded_goes_on_as_one_that_never_stopped(shipped, tmp_path):
+def test_a_session_that_is_loaded_continues_as_one_that_never_stopped(shipped, tmp_path):
     model, ids = loaded(shipped), prompts(1, 80)
     options = {"kv_format": "fp8", "sessions": True, "active": "memory"}
     with drive_at(tmp_path / "0") as target:
@@ -425,7 +425,7 @@ def test_the_fingerprint_names_the_scales(shipped):
         of_model(model, RowFormat.FP8)
 
 
-def test_trimmed_sequences_go_on_with_the_same_bits(shipped, tmp_path):
+def test_trimmed_sequences_continue_with_the_same_bits(shipped, tmp_path):
     """The first group moves to other positions, with K of its own, which is stored nowhere."""
     model, ids = loaded(shipped), prompts(1, 400)
 

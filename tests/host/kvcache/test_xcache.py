@@ -219,7 +219,7 @@ def test_beams_share_their_inputs(target):
 
 
 @pytest.mark.parametrize("crop", [3, 11, 26])
-def test_cropped_and_moved_rows_go_on_where_they_were(target, crop):
+def test_cropped_and_moved_rows_continue_where_they_were(target, crop):
     """Pending tokens, stored ones, and almost all of them; rows stored as X and as K and V change places."""
     model, ids, nexts = model_of("qwen3"), prompts(3, 20), prompts(3, 8, seed=3)
 
@@ -236,7 +236,7 @@ def test_cropped_and_moved_rows_go_on_where_they_were(target, crop):
     assert torch.equal(run(0.5), run(0.0))
 
 
-def test_another_process_goes_on(tmp_path):
+def test_another_process_continues(tmp_path):
     """Saved with pending tokens and padding; opened from the drives' files, twice."""
     model, ids = model_of("llama-mha", torch.float32), prompts(2, 30)
     file = tmp_path / "chat.json"
@@ -345,7 +345,7 @@ def test_stored_inputs_are_the_same_bits(dtype, width, head_dim):
     assert torch.equal(back.view(torch.uint8), x.view(torch.uint8))
 
 
-def test_every_binary32_below_the_limit_is_kept():
+def test_every_binary32_below_the_limit_is_exact():
     bits = np.concatenate([np.arange(0, 192 << 23, 98_765, np.uint32), np.array([(192 << 23) - 1], np.uint32)])
     bits = np.concatenate([bits, bits | 1 << 31]).astype(np.uint32)[: len(bits) * 2 // 64 * 64]
     x = torch.from_numpy(bits.view(np.int32)).view(torch.float32).reshape(-1, 64)

@@ -51,7 +51,7 @@ def test_a_shared_step_has_the_logits_of_single_ones(family, target):
     assert [cache.get_seq_length() for cache in joined] == [0, 0, 0]  # detached
 
 
-def test_rows_go_on_alone_and_in_other_company(target):
+def test_rows_continue_alone_and_in_other_company(target):
     model = random_model(CONFIGS["llama"]).double()
     with attach(model, target) as attached:
         single, joined = fill(attached, model), fill(attached, model)
@@ -111,8 +111,8 @@ def test_a_failed_step_is_undone_in_every_row(target, monkeypatch):
         torch.testing.assert_close(found, step_alone(model, single, ids).float(), rtol=0, atol=1e-5)
 
 
-def test_a_failed_append_is_told_to_its_own_row(target, monkeypatch):
-    """The append of one row fails in the background. Its next call alone raises that error; the others go on."""
+def test_a_failed_append_reaches_its_own_row(target, monkeypatch):
+    """The append of one row fails in the background. Its next call alone raises that error; the others continue."""
     model = random_model(CONFIGS["llama"]).double()
     with attach(model, target) as attached:
         joined = fill(attached, model)

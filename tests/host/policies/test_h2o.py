@@ -42,7 +42,7 @@ def test_prompt_mass_equals_the_definition():
     np.testing.assert_allclose(got, masses(q, k), rtol=1e-4, atol=1e-4)
 
 
-def test_tokens_are_kept_and_dropped_as_the_paper_says():
+def test_tokens_are_retained_and_dropped_as_the_paper_says():
     rng = np.random.default_rng(2)
     prompt, steps, budget, recent = 40, 30, 10, 5
     total = prompt + steps

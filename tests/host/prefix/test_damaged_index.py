@@ -57,7 +57,7 @@ def copy_sparse(source, target):
 
 
 def turn(model, folder, new_tokens=10):
-    """Goes on with what is kept. Tokens found, and the answer."""
+    """Continues with what is stored. Tokens found, and the answer."""
     with (
         Emulator(folder / "drive.kv", "fast", capacity_bytes=1 << 24) as drive,
         attach(model, drive, sessions=True) as at,
@@ -69,7 +69,7 @@ def turn(model, folder, new_tokens=10):
 
 @pytest.fixture(scope="module")
 def closed(model, answer, tmp_path_factory):
-    """A folder with a drive that keeps a pinned session, closed well."""
+    """A folder with a drive that stores a pinned session, closed well."""
     folder = tmp_path_factory.mktemp("closed")
     assert turn(model, folder)[0] == 0
     index = Index(folder / "drive.kv.sessions")
@@ -180,7 +180,7 @@ def test_a_damaged_index_is_made_again_at_once(model, answer, closed, tmp_path, 
         for damage in (half, overwritten, emptied, folder_instead, missing)
     ],
 )
-def test_the_index_goes_on_when_only_a_part_of_it_is_damaged(model, answer, live, tmp_path, part, damage):
+def test_the_index_continues_when_only_a_part_of_it_is_damaged(model, answer, live, tmp_path, part, damage):
     """Without its -wal the index is older or empty: what it does not name any more is computed again."""
     restore(live, tmp_path)
     damage(tmp_path / f"drive.kv.sessions{part}")
@@ -323,7 +323,7 @@ def of_an_earlier_version(path):
 
 @pytest.fixture(scope="module")
 def several(model, closed, tmp_path_factory):
-    """A folder with a drive that keeps two sessions: the pinned one, and one with a name."""
+    """A folder with a drive that stores two sessions: the pinned one, and one with a name."""
     folder = tmp_path_factory.mktemp("several")
     restore(closed, folder)
     with Emulator(folder / "drive.kv", "fast") as drive, attach(model, drive, sessions=True) as at:

@@ -1,4 +1,4 @@
-"""Stored sessions in memory: how a request goes on, what is read for it, and what a fault costs."""
+"""Stored sessions in memory: how a request continues, what is read for it, and what a fault costs."""
 
 import functools
 import subprocess
@@ -164,7 +164,7 @@ def save(saved, tmp_path):
 # ---- the choice ----
 
 
-def test_the_fastest_way_is_chosen():
+def test_the_fastest_strategy_is_chosen():
     turn = Turn(history=16_000, new_tokens=16, steps=0, bytes=16_000 * 2048, layers=8)
     fast = Rates(1e-3, 1e-7, 0.01, 1e-6, 1e-9, 1e-4, 1e-3, 1e-3, 1e-6)
     costs = Costs(None, "", lambda: fast)
@@ -466,7 +466,7 @@ class ShutDrive(Emulator):
         return super().submit_many(commands)
 
 
-def test_the_model_goes_on_while_a_save_waits(tmp_path, model):
+def test_the_model_continues_while_a_save_waits(tmp_path, model):
     """Decode steps pass several save points of a drive that does not answer; nothing counts as saved before it does."""
     with ShutDrive(tmp_path / "drive.kv") as drive, attach(model, drive, active="memory", sessions=True) as attached:
         store = attached.sessions

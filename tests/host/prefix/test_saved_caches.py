@@ -49,7 +49,7 @@ def padding(ids):
     return mask
 
 
-def test_another_process_goes_on(tmp_path, llama):
+def test_another_process_continues(tmp_path, llama):
     tokens = save(llama, tmp_path)
     group = drives(tmp_path)
     for _ in range(2):  # reopened, saved again, reopened

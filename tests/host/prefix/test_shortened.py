@@ -1,4 +1,4 @@
-"""Sessions that lost tokens from their middle: kept under their name, never taken for a whole prefix."""
+"""Sessions that lost tokens from their middle: stored under their name, never taken for a whole prefix."""
 
 import subprocess
 
@@ -38,7 +38,7 @@ def text(model, tmp_path_factory):
 
 
 @pytest.mark.parametrize("drives", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_a_named_session_goes_on_in_other_processes(opened, model, text, drives):
+def test_a_named_session_continues_in_other_processes(opened, model, text, drives):
     at = 100
     for end in (150, 220, 290, 340):
         with opened(model, drives=drives) as attached:
@@ -106,7 +106,7 @@ def test_a_session_that_was_changed_too_often_is_saved_no_more(opened, model, te
 
 
 def test_a_save_in_the_background_that_finds_no_room_for_a_record_ends(opened, model, monkeypatch, caplog):
-    """The model's thread stops keeping the sequence at its next call; it goes on in memory."""
+    """The model's thread stops keeping the sequence at its next call; it continues in memory."""
     monkeypatch.setattr(metadata, "_RECORDS", 1)  # which is for saying that the rest is unusable
     with opened(model, active="memory", overflow="error", context=0) as attached:
         store = attached.sessions

@@ -34,7 +34,7 @@ def drive_sessions(attached):
 
 
 @pytest.mark.parametrize("drives", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_a_conversation_goes_on_in_another_process(opened, model, drives):
+def test_a_conversation_continues_in_another_process(opened, model, drives):
     ids, expected = PROMPT, greedy(model, PROMPT, 60)
     for turn in range(3):
         with opened(model, drives=drives) as attached:
@@ -455,7 +455,7 @@ def test_the_quota_of_a_tenant_goes_before_the_bound_of_all(opened, model):
     ],
     ids=lambda value: value if isinstance(value, str) else "sparf" if value else "exact",
 )
-def test_sessions_in_8_and_4_bits_go_on_and_are_not_mixed(opened, model, kv_format, policy):
+def test_sessions_in_8_and_4_bits_continue_and_are_not_mixed(opened, model, kv_format, policy):
     with opened(model, kv_format=kv_format, **policy) as attached:
         tokens, _ = generate(attached, PROMPT, 20)
     with opened(model, kv_format=kv_format, **policy) as attached:
@@ -466,7 +466,7 @@ def test_sessions_in_8_and_4_bits_go_on_and_are_not_mixed(opened, model, kv_form
             assert generate(attached, tokens, 1)[1] == 0
 
 
-def test_a_found_session_that_is_cut_and_goes_on_otherwise_is_found_by_its_own_tokens(opened, model):
+def test_a_found_session_that_is_cut_and_continues_otherwise_is_found_by_its_own_tokens(opened, model):
     with opened(model) as attached:
         generate(attached, PROMPT, 2)
     other = torch.cat([PROMPT[:, :40], prompts(1, 110, seed=30)], dim=1)

@@ -1,4 +1,4 @@
-"""Two attachments on one drive that is served elsewhere: they share what is kept, and do not disturb each other."""
+"""Two attachments on one drive that is served elsewhere: they share what is stored, and do not disturb each other."""
 
 import pytest
 import torch
@@ -39,7 +39,7 @@ def generate(attached, ids, new_tokens, name=""):
     return greedy(attached._model, ids, new_tokens, past_key_values=cache), cache
 
 
-def test_one_goes_on_with_what_the_other_has_computed(hosts):
+def test_one_continues_with_what_the_other_has_computed(hosts):
     first, second = hosts
     tokens, cache = generate(first, PROMPT, 20, "notes")
     cache.batch.listener.wait()  # in memory, it is saved in the background
