@@ -13,7 +13,6 @@ from kvdrive.kvcache.rows_at_once import in_rows, singly
 from kvdrive.nvme.commands import (
     MAX_TOKENS_PER_APPEND,
     AttentionOutput,
-    Bytes,
     Halves,
     attention_query,
     attention_result,
@@ -191,18 +190,9 @@ def _attend_together(target: Target, queries: Sequence[Query]) -> list[Attention
         )
         for one in queries
     ]  # fmt: skip
-    sizes = [_result_bytes(one) for one in queries]
+    shapes = [(*one.q.shape, one.how.mode) for one in queries]
+    sizes = [result_bytes(*shape) for shape in shapes]
     answers = in_rows(target, asked, sizes) if len(asked) > 1 else None
     if answers is None:
         answers = singly(target, asked, sizes)
-    return [_result(one, data) for one, data in zip(queries, answers, strict=True)]
-
-
-def _result_bytes(query: Query) -> int:
-    heads, group, head_dim = query.q.shape
-    return result_bytes(heads, group, head_dim, query.how.mode)
-
-
-def _result(query: Query, data: Bytes) -> AttentionOutput:
-    heads, group, head_dim = query.q.shape
-    return attention_result(data, heads, group, head_dim, query.how.mode)
+    return [attention_result(data, *shape) for data, shape in zip(answers, shapes, strict=True)]
