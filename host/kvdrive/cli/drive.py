@@ -26,8 +26,6 @@ app.command(epilog=example("drive trace --workload exact --out trace.json"))(tra
 app.command(epilog=example("drive fsck big.kv"))(fsck)
 app.command(epilog=example("drive recover damaged.kv new.kv"))(recover)
 app.command(epilog=example("drive conformance emulator"))(conformance)
-app.command(epilog=example("drive serve big.kv --socket big.sock"))(serve)
-app.command(epilog=example("drive stats big.sock"))(stats)
 app.add_typer(kv, name="kv")
 
 
@@ -84,6 +82,9 @@ def info(path: DriveFile, as_json: JsonFlag = False) -> None:
     show(str(path), found | ({"notices": drive.notices()} if drive.notices() or as_json else {}), as_json)
 
 
+app.command(epilog=example("drive serve big.kv --socket big.sock"))(serve)
+
+
 @app.command(epilog=example("drive erase big.kv 3"))
 def erase(
     path: DriveFile,
@@ -107,6 +108,9 @@ def erase(
             _send(pairs, 1, commands.session_erase(session))
     blocks = drive.flash_stats()["erases"] - before
     show(str(path), {"blocks_erased": blocks, "sessions": drive.sessions()}, as_json)
+
+
+app.command(epilog=example("drive stats big.sock"))(stats)
 
 
 def _budgets(drive: Drive, as_json: bool) -> dict[str, Any]:
