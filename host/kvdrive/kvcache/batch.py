@@ -55,8 +55,8 @@ class Batch:
         ]
         self.part = Part(shared, stored, Transfers(most_bytes), partial(placement.open, shared))
         self.rows: list[RowsLayer] = [placement.layer(self.part, one) for one in stored]
-        homes = {one.stored.index: one for one in self.rows}
-        self.layers = [homes.get(index) or others[index] for index in range(layers)]
+        on_drives = {one.stored.index: one for one in self.rows}
+        self.layers = [on_drives.get(index) or others[index] for index in range(layers)]
         self.statistics = Statistics(self.part, self.layers)
         self._as_cache = Cache(layers=self.layers)
         self._finalizer = weakref.finalize(self, backing.abandon, self.sequences)
@@ -365,7 +365,7 @@ class Batch:
 
     @property
     def is_on_drives(self) -> bool:
-        """True if every layer has its home on drives: its prompt may be computed by several calls."""
+        """True if every layer is stored on drives: its prompt may be computed by several calls."""
         return len(self.rows) == len(self.layers)
 
     def require_on_drives(self) -> None:
@@ -383,7 +383,7 @@ class Batch:
             raise UnsupportedError("some of the model's layers hold a state from which no token can be removed again")
 
     def _others(self) -> list[Any]:
-        """The layers that have no home."""
+        """The layers that are on no drive."""
         return [layer for layer in self.layers if not isinstance(layer, RowsLayer)]
 
     def _clear(self) -> None:

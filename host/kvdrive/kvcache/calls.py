@@ -13,7 +13,7 @@ LayersInMemory = Callable[[], dict[int, CacheLayerMixin]]  # makes the layers th
 
 
 class AttachedLayer(CacheLayerMixin, ABC):  # type: ignore[misc]
-    """A layer that attends itself. `update` takes new tokens and returns a `KvHandle` in place of K and of V."""
+    """A layer that computes its own attention. `update` takes new tokens and returns `KvHandle`s for K and V."""
 
     is_sliding = False
 

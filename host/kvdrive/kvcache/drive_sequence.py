@@ -24,7 +24,7 @@ Places = list[list[int]]  # [drive, session number on it, first KV head, last KV
 
 
 class DriveSequence(Sequence):
-    """See Sequence. Without slices it is the home of rows that are in memory alone: what is appended is dropped."""
+    """See Sequence. Without slices it stands for rows that are in memory alone: what is appended is dropped."""
 
     def __init__(self, slices: list[Slice]) -> None:
         self.slices = slices

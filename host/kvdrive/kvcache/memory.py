@@ -1,4 +1,4 @@
-"""Rows that run in memory, with the drives as their home (AttentionStore's arrangement).
+"""Rows that run in memory and are stored on drives as well (AttentionStore's arrangement).
 
 Attention is the model's own, over preallocated tensors. They hold what the drives hold: K and V are rounded to binary16
 before they are attended to, so that a sequence that was loaded continues as one that never stopped. New tokens go to
@@ -100,7 +100,7 @@ class InMemory(Placement):
 
 
 class MemoryLayer(RowsLayer):
-    """See RowsLayer: `count` tokens in memory. The home may have more: those that a call is about to compute again."""
+    """See RowsLayer: `count` tokens in memory. The drives may have more, which a call is about to compute again."""
 
     def __init__(self, part: Part, stored: StoredLayer, memory: InMemory) -> None:
         super().__init__(part, stored)

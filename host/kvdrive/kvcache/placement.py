@@ -1,4 +1,4 @@
-"""Where the rows of one batch run: what a placement owes the batch. Their home is on drives in either of them.
+"""Where the rows of one batch run: the contract of a placement. In either placement the rows are stored on drives.
 
 There are two: the drives attend (`on_drives`), or K and V are in memory as well, for the model's own attention
 (`memory`). All methods are called in the thread of the model, by the batch that the placement was made for.
@@ -26,7 +26,7 @@ from kvdrive.kvcache.sequence import Sequence
 
 
 class RowsLayer(AttachedLayer):
-    """A layer of a batch as the model sees it. `stored`: its home, which is a layer of `part`."""
+    """A layer of a batch as the model sees it. `stored`: its K and V on the drives, a layer of `part`."""
 
     is_croppable = True
 
@@ -64,11 +64,11 @@ class Placement:
         raise NotImplementedError
 
     def open(self, shared: Shared, rows: int, heads: int) -> list[Sequence]:
-        """Homes for new rows of so many KV heads. Raises CommandError, TargetError."""
+        """Sequences that store new rows of so many KV heads. Raises CommandError, TargetError."""
         return shared.backing.open(rows, heads, shared.append_options)
 
     def adopt(self, layers: Several[RowsLayer], sequences: list[Sequence], ids: torch.Tensor, removed: int) -> bool:
-        """The homes have K and V of ids [batch, tokens], `removed` of which are gone from the middle.
+        """The drives have K and V of ids [batch, tokens], `removed` of which are gone from the middle.
 
         True if the model continues behind them; False if they are to be computed again, into an empty batch, and the
         drives hold on to what they have. Raises UnsupportedError.
@@ -76,8 +76,8 @@ class Placement:
         return True
 
     def continues(self, arguments: dict[str, Any], tokens: int) -> bool:
-        """A call of the model with these arguments of its forward comes, behind `tokens` tokens. False: the homes have
-        other tokens there, which have to be removed.
+        """A call of the model with these arguments of its forward comes, behind `tokens` tokens. False: the drives
+        have other tokens there, which have to be removed.
         """
         return True
 
@@ -91,7 +91,7 @@ class Placement:
         """`stop`; the batch is a new one from now on."""
 
     def write_nothing(self) -> bool:
-        """Give no home to the rows from now on. False where that cannot be: the drives attend."""
+        """Store the rows on no drive from now on. False where that cannot be: the drives attend."""
         return False
 
     def load_ended(self) -> LoadStats | None:

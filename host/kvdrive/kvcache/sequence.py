@@ -1,8 +1,8 @@
-"""The rows of one sequence in one placement: what a placement owes the batch that uses it.
+"""The rows of one sequence as drives store them: the contract between a batch and what stores its rows.
 
 A batch (`kvcache.batch`) has one `Sequence` for each of its rows. There are two: K and V on drives (`drive_sequence`),
 and the layers' inputs on drives, from which K and V are computed again (`xcache.sequence`). Rows that run in memory
-have one as well, as their home (`memory`).
+are stored in one of them as well (`memory`).
 
 Who calls: the thread that computes the model. The work for a drive is done by that drive's thread, in the order in
 which it was started, so that a call sees the effects of all calls before it.

@@ -83,7 +83,7 @@ class Turns:
 
     @property
     def in_memory(self) -> set[int]:
-        """The sessions whose running sequence is in memory, with the drive as its home."""
+        """The sessions whose running sequence is in memory, and is stored on the drive as well."""
         batches = [running.cache.batch for running in self.running]
         listeners = [one.listener for one in batches if not one.placement.drives_attend]
         return {one.number for one in listeners if isinstance(one, OpenSession) and one.number is not None}

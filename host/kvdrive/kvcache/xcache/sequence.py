@@ -49,11 +49,11 @@ class Rebuilt:
 
 
 class InputSequence(Sequence):
-    """See Sequence. `home` holds X as if it were K. Values that the threads share are replaced, never changed."""
+    """See Sequence. `stored_x`: X, stored as if it were K. Values that threads share are replaced, never changed."""
 
-    def __init__(self, home: DriveSequence, shared: XCache) -> None:
-        self.home = home
-        self.slices = home.slices
+    def __init__(self, stored_x: DriveSequence, shared: XCache) -> None:
+        self.stored_x = stored_x
+        self.slices = stored_x.slices
         self._shared = shared
         self._layers: dict[int, LayerState] = {}
         self._positions = np.empty(0, np.int64)
@@ -132,7 +132,7 @@ class InputSequence(Sequence):
                 self._held = (layer, rebuilt)
 
     def truncate(self, tokens: int, *, stored: bool = True) -> list[Future[None]]:
-        futures = self.home.truncate(tokens, stored=stored)
+        futures = self.stored_x.truncate(tokens, stored=stored)
         self._forget_after(tokens)
         return futures
 
@@ -152,24 +152,24 @@ class InputSequence(Sequence):
             )
 
     def trim(self, tokens: int) -> list[Future[None]]:
-        return self.home.trim(tokens)
+        return self.stored_x.trim(tokens)
 
     def remove(self, removed: range, before: int, layers: int) -> None:
         raise UnsupportedError("a sequence that is stored as layer inputs cannot lose tokens in its middle")
 
     def fork(self, tokens: int = abi.MAX_TOKENS) -> InputSequence:
-        copy = InputSequence(self.home.fork(tokens), self._shared)
+        copy = InputSequence(self.stored_x.fork(tokens), self._shared)
         copy._layers, copy._positions = dict(self._layers), self._positions
         copy._forget_after(tokens)
         return copy
 
     def close(self) -> list[Future[None]]:
-        futures = self.home.close()
+        futures = self.stored_x.close()
         self._forget_after(0)
         return futures
 
     def erase(self) -> None:
-        self.home.erase()
+        self.stored_x.erase()
         self._forget_after(0)
 
     @property
@@ -203,10 +203,10 @@ class InputSequence(Sequence):
 
     @classmethod
     def restored(
-        cls, home: DriveSequence, shared: XCache, tokens: int, positions: Several[int], layers: dict[str, Any]
+        cls, stored_x: DriveSequence, shared: XCache, tokens: int, positions: Several[int], layers: dict[str, Any]
     ) -> InputSequence:
-        """A row whose home holds X of `tokens` tokens; `describe` made `layers`, maybe of more tokens."""
-        row = cls(home, shared)
+        """A row with the stored X of `tokens` tokens; `describe` made `layers`, maybe of more tokens."""
+        row = cls(stored_x, shared)
         row._positions = np.array(positions, np.int64)
         empty = torch.empty(0, shared.rows.width, dtype=shared.rows.dtype)
         for layer, one in layers.items():
@@ -219,7 +219,7 @@ class InputSequence(Sequence):
     def _rebuilt(self, layer: int) -> Rebuilt:
         """Read X and project it."""
         state = self._layers[layer]
-        parts = gather(self.home.start_read(layer, abi.KvKind.KEYS, state.stored, self._shared.rows.slice_dim))
+        parts = gather(self.stored_x.start_read(layer, abi.KvKind.KEYS, state.stored, self._shared.rows.slice_dim))
         began = time.perf_counter()
         x = self._shared.rows.decode(np.concatenate(parts) if len(parts) > 1 else parts[0])
         rebuilt = self.project(layer, x, 0)
