@@ -159,7 +159,7 @@ def test_a_record_that_is_too_large_ends_saving(opened, monkeypatch, caplog):
     with opened(model, 1.0) as attached:
         generate(attached, PROMPT, 2)
         numbers = prompts(1, 100_000).tolist()
-        monkeypatch.setattr(InputSequence, "describe_layers", lambda self: {"0": numbers})
+        monkeypatch.setattr(InputSequence, "describe", lambda self: {"0": numbers})
         cache = attached.sessions.cache(PROMPT)
         found = greedy(model, PROMPT, 12, past_key_values=cache)
         assert found.shape == wanted.shape
