@@ -207,29 +207,41 @@ def _c_struct(name: str, struct: Toml) -> list[str]:
 
 
 def render_python(commands: CommandSet) -> str:
+    used = dict.fromkeys(
+        [*commands.general["status"], *(name for row in commands.rows.values() for name in row["status"])]
+    )
+    numbers = [f'"{status_name(name)}": {commands.statuses[name]:#05x}' for name in used]
     out = [
         f'"""The rows of the command set, for checks of drives.\n\n{NOTE}\n"""\n',
         "# fmt: off",
         "from typing import NamedTuple\n\n",
-    ]
-    out += [
         "class Row(NamedTuple):",
         '    """`namespace` 0: admin. `direction`: none, to_controller, to_host. `statuses` are beside GENERAL."""\n',
         "    opcode: int",
         "    namespace: int",
         "    direction: str",
-        "    statuses: dict[str, int]",
-        "",
+        "    statuses: tuple[str, ...]",
+        f"\n\nSTATUSES = {{\n{filled(numbers)}\n}}",
+        f"GENERAL = {_statuses(commands.general['status'])}",
+        "COMMANDS = {",
     ]
-    out += ["", f"GENERAL = {_statuses(commands, commands.general['status'])}", "", "COMMANDS = {"]
     for name, row in commands.rows.items():
         line = f'    "{name}": Row({commands.opcode(row):#04x}, {row["namespace"]}, "{commands.direction(row)}", '
-        out.append(line + _statuses(commands, row["status"]) + "),")
+        out.append(line + _statuses(row["status"], "        ", "    ") + "),")
     return "\n".join([*out, "}", ""])
 
 
-def _statuses(commands: CommandSet, statuses: Toml) -> str:
-    if not statuses:
-        return "{}"
-    lines = [f'        "{status_name(name)}": {commands.statuses[name]:#05x},' for name in statuses]
-    return "{\n" + "\n".join(lines) + "\n    }"
+def _statuses(statuses: Toml, indent: str = "    ", closing: str = "") -> str:
+    """Their names as a tuple."""
+    names = [f'"{status_name(name)}"' for name in statuses]
+    return f"(\n{filled(names, indent)}\n{closing})" if names else "()"
+
+
+def filled(items: list[str], indent: str = "    ", width: int = 120) -> str:
+    """Items, each with a comma, on as few lines as possible."""
+    lines = [""]
+    for item in items:
+        if lines[-1] and len(indent) + len(lines[-1]) + len(item) + 2 > width:
+            lines.append("")
+        lines[-1] += " " * bool(lines[-1]) + item + ","
+    return "\n".join(indent + line for line in lines)

@@ -93,11 +93,9 @@ def render_python_body(abi: dict) -> list[str]:
         out.append(f"\n\nclass {name}({'IntFlag' if flag else 'IntEnum'}):\n{body}")
     out.append("\n")
     for name, struct in abi["structs"].items():
-        fields = []
-        for field, kind, count, _ in layout(struct):
-            shape = f", ({count},)" if count > 1 else ""
-            fields.append(f'        ("{field}", "{NUMPY[kind]}"{shape}),')
-        out.append(f"{name} = np.dtype(\n    [\n" + "\n".join(fields) + "\n    ]\n)")
+        rows = layout(struct)
+        fields = [f'("{name}", "{NUMPY[kind]}"' + (f", ({n},))" if n > 1 else ")") for name, kind, n, _ in rows]
+        out.append(f"{name} = np.dtype([\n{command_set.filled(fields)}\n])")
     return out
 
 

@@ -170,196 +170,55 @@ class NvmeStatus(IntEnum):
     SESSION_EXISTS = 0x70c
 
 
-AttentionJob = np.dtype(
-    [
-        ("version", "<u2"),
-        ("mode", "<u1"),
-        ("group", "<u1"),
-        ("head_dim", "<u2"),
-        ("r", "<u2"),
-        ("tokens", "<u4"),
-        ("inline_tokens", "<u4"),
-        ("k_top", "<u4"),
-        ("local", "<u4"),
-        ("scale_log2e", "<u4"),
-        ("count", "<u4"),
-        ("q", "<u8"),
-        ("k", "<u8"),
-        ("v", "<u8"),
-        ("inline_scores", "<u8"),
-        ("inline_v", "<u8"),
-        ("valid", "<u8"),
-        ("rows", "<u8"),
-        ("v_sum", "<u8"),
-        ("out", "<u8"),
-        ("result", "<u8"),
-        ("reserved", "<u8", (2,)),
-    ]
-)
-AttentionResult = np.dtype(
-    [
-        ("status", "<u4"),
-        ("selected", "<u4"),
-        ("reserved0", "<u4", (2,)),
-        ("max", "<i4", (8,)),
-        ("reserved1", "<u4", (4,)),
-        ("sum", "<u8", (8,)),
-        ("scale", "<u4", (8,)),
-        ("alpha", "<u4", (8,)),
-    ]
-)
-GroupChoiceJob = np.dtype(
-    [
-        ("version", "<u2"),
-        ("group", "<u1"),
-        ("unit", "<u1"),
-        ("head_dim", "<u2"),
-        ("exponent", "<u2"),
-        ("tokens", "<u4"),
-        ("inline_tokens", "<u4"),
-        ("k_top", "<u4"),
-        ("scale_log2e", "<u4"),
-        ("reserved0", "<u8"),
-        ("q", "<u8"),
-        ("index", "<u8"),
-        ("inline_scores", "<u8"),
-        ("valid", "<u8"),
-        ("out", "<u8"),
-        ("result", "<u8"),
-        ("reserved1", "<u8", (6,)),
-    ]
-)
-GroupChoiceResult = np.dtype(
-    [
-        ("status", "<u4"),
-        ("selected", "<u4"),
-        ("reserved0", "<u4", (2,)),
-        ("max", "<i4", (8,)),
-        ("reserved1", "<u4", (4,)),
-        ("sum", "<u8", (8,)),
-        ("unread", "<u8", (8,)),
-    ]
-)
-Sqe = np.dtype(
-    [
-        ("opcode", "<u1"),
-        ("flags", "<u1"),
-        ("cid", "<u2"),
-        ("nsid", "<u4"),
-        ("cdw2", "<u4"),
-        ("cdw3", "<u4"),
-        ("mptr", "<u8"),
-        ("prp1", "<u8"),
-        ("prp2", "<u8"),
-        ("cdw10", "<u4"),
-        ("cdw11", "<u4"),
-        ("cdw12", "<u4"),
-        ("cdw13", "<u4"),
-        ("cdw14", "<u4"),
-        ("cdw15", "<u4"),
-    ]
-)
-Cqe = np.dtype(
-    [
-        ("result", "<u8"),
-        ("sq_head", "<u2"),
-        ("sq_id", "<u2"),
-        ("cid", "<u2"),
-        ("status", "<u2"),
-    ]
-)
-KvAppend = np.dtype(
-    [
-        ("opcode", "<u1"),
-        ("flags", "<u1"),
-        ("cid", "<u2"),
-        ("nsid", "<u4"),
-        ("session", "<u4"),
-        ("head", "<u1"),
-        ("heads", "<u1"),
-        ("layer", "<u2"),
-        ("mptr", "<u8"),
-        ("prp1", "<u8"),
-        ("prp2", "<u8"),
-        ("first_token", "<u4"),
-        ("tokens", "<u2"),
-        ("kind", "<u1"),
-        ("type", "<u1"),
-        ("row_bytes", "<u4"),
-        ("sequence", "<u4"),
-        ("crc32c", "<u4"),
-        ("options", "<u4"),
-    ]
-)
-SessionTrim = np.dtype(
-    [
-        ("opcode", "<u1"),
-        ("flags", "<u1"),
-        ("cid", "<u2"),
-        ("nsid", "<u4"),
-        ("session", "<u4"),
-        ("reserved0", "<u4"),
-        ("mptr", "<u8"),
-        ("prp1", "<u8"),
-        ("prp2", "<u8"),
-        ("from_token", "<u4"),
-        ("reserved1", "<u4", (5,)),
-    ]
-)
-SessionFork = np.dtype(
-    [
-        ("opcode", "<u1"),
-        ("flags", "<u1"),
-        ("cid", "<u2"),
-        ("nsid", "<u4"),
-        ("session", "<u4"),
-        ("reserved0", "<u4"),
-        ("mptr", "<u8"),
-        ("prp1", "<u8"),
-        ("prp2", "<u8"),
-        ("target", "<u4"),
-        ("tokens", "<u4"),
-        ("reserved1", "<u4", (4,)),
-    ]
-)
-AttnSubmit = np.dtype(
-    [
-        ("opcode", "<u1"),
-        ("flags", "<u1"),
-        ("cid", "<u2"),
-        ("nsid", "<u4"),
-        ("session", "<u4"),
-        ("head", "<u1"),
-        ("heads", "<u1"),
-        ("layer", "<u2"),
-        ("mptr", "<u8"),
-        ("prp1", "<u8"),
-        ("prp2", "<u8"),
-        ("tokens", "<u4"),
-        ("mode", "<u1"),
-        ("group", "<u1"),
-        ("has_valid", "<u1"),
-        ("reserved0", "<u1"),
-        ("r", "<u2"),
-        ("k_top", "<u2"),
-        ("local", "<u2"),
-        ("inline_tokens", "<u2"),
-        ("crc32c", "<u4"),
-        ("scale_log2e", "<u4"),
-    ]
-)
-AttnFetch = np.dtype(
-    [
-        ("opcode", "<u1"),
-        ("flags", "<u1"),
-        ("cid", "<u2"),
-        ("nsid", "<u4"),
-        ("reserved0", "<u4", (2,)),
-        ("mptr", "<u8"),
-        ("prp1", "<u8"),
-        ("prp2", "<u8"),
-        ("ticket", "<u4"),
-        ("data_bytes", "<u4"),
-        ("reserved1", "<u4", (4,)),
-    ]
-)
+AttentionJob = np.dtype([
+    ("version", "<u2"), ("mode", "<u1"), ("group", "<u1"), ("head_dim", "<u2"), ("r", "<u2"), ("tokens", "<u4"),
+    ("inline_tokens", "<u4"), ("k_top", "<u4"), ("local", "<u4"), ("scale_log2e", "<u4"), ("count", "<u4"),
+    ("q", "<u8"), ("k", "<u8"), ("v", "<u8"), ("inline_scores", "<u8"), ("inline_v", "<u8"), ("valid", "<u8"),
+    ("rows", "<u8"), ("v_sum", "<u8"), ("out", "<u8"), ("result", "<u8"), ("reserved", "<u8", (2,)),
+])
+AttentionResult = np.dtype([
+    ("status", "<u4"), ("selected", "<u4"), ("reserved0", "<u4", (2,)), ("max", "<i4", (8,)),
+    ("reserved1", "<u4", (4,)), ("sum", "<u8", (8,)), ("scale", "<u4", (8,)), ("alpha", "<u4", (8,)),
+])
+GroupChoiceJob = np.dtype([
+    ("version", "<u2"), ("group", "<u1"), ("unit", "<u1"), ("head_dim", "<u2"), ("exponent", "<u2"), ("tokens", "<u4"),
+    ("inline_tokens", "<u4"), ("k_top", "<u4"), ("scale_log2e", "<u4"), ("reserved0", "<u8"), ("q", "<u8"),
+    ("index", "<u8"), ("inline_scores", "<u8"), ("valid", "<u8"), ("out", "<u8"), ("result", "<u8"),
+    ("reserved1", "<u8", (6,)),
+])
+GroupChoiceResult = np.dtype([
+    ("status", "<u4"), ("selected", "<u4"), ("reserved0", "<u4", (2,)), ("max", "<i4", (8,)),
+    ("reserved1", "<u4", (4,)), ("sum", "<u8", (8,)), ("unread", "<u8", (8,)),
+])
+Sqe = np.dtype([
+    ("opcode", "<u1"), ("flags", "<u1"), ("cid", "<u2"), ("nsid", "<u4"), ("cdw2", "<u4"), ("cdw3", "<u4"),
+    ("mptr", "<u8"), ("prp1", "<u8"), ("prp2", "<u8"), ("cdw10", "<u4"), ("cdw11", "<u4"), ("cdw12", "<u4"),
+    ("cdw13", "<u4"), ("cdw14", "<u4"), ("cdw15", "<u4"),
+])
+Cqe = np.dtype([
+    ("result", "<u8"), ("sq_head", "<u2"), ("sq_id", "<u2"), ("cid", "<u2"), ("status", "<u2"),
+])
+KvAppend = np.dtype([
+    ("opcode", "<u1"), ("flags", "<u1"), ("cid", "<u2"), ("nsid", "<u4"), ("session", "<u4"), ("head", "<u1"),
+    ("heads", "<u1"), ("layer", "<u2"), ("mptr", "<u8"), ("prp1", "<u8"), ("prp2", "<u8"), ("first_token", "<u4"),
+    ("tokens", "<u2"), ("kind", "<u1"), ("type", "<u1"), ("row_bytes", "<u4"), ("sequence", "<u4"), ("crc32c", "<u4"),
+    ("options", "<u4"),
+])
+SessionTrim = np.dtype([
+    ("opcode", "<u1"), ("flags", "<u1"), ("cid", "<u2"), ("nsid", "<u4"), ("session", "<u4"), ("reserved0", "<u4"),
+    ("mptr", "<u8"), ("prp1", "<u8"), ("prp2", "<u8"), ("from_token", "<u4"), ("reserved1", "<u4", (5,)),
+])
+SessionFork = np.dtype([
+    ("opcode", "<u1"), ("flags", "<u1"), ("cid", "<u2"), ("nsid", "<u4"), ("session", "<u4"), ("reserved0", "<u4"),
+    ("mptr", "<u8"), ("prp1", "<u8"), ("prp2", "<u8"), ("target", "<u4"), ("tokens", "<u4"), ("reserved1", "<u4", (4,)),
+])
+AttnSubmit = np.dtype([
+    ("opcode", "<u1"), ("flags", "<u1"), ("cid", "<u2"), ("nsid", "<u4"), ("session", "<u4"), ("head", "<u1"),
+    ("heads", "<u1"), ("layer", "<u2"), ("mptr", "<u8"), ("prp1", "<u8"), ("prp2", "<u8"), ("tokens", "<u4"),
+    ("mode", "<u1"), ("group", "<u1"), ("has_valid", "<u1"), ("reserved0", "<u1"), ("r", "<u2"), ("k_top", "<u2"),
+    ("local", "<u2"), ("inline_tokens", "<u2"), ("crc32c", "<u4"), ("scale_log2e", "<u4"),
+])
+AttnFetch = np.dtype([
+    ("opcode", "<u1"), ("flags", "<u1"), ("cid", "<u2"), ("nsid", "<u4"), ("reserved0", "<u4", (2,)), ("mptr", "<u8"),
+    ("prp1", "<u8"), ("prp2", "<u8"), ("ticket", "<u4"), ("data_bytes", "<u4"), ("reserved1", "<u4", (4,)),
+])

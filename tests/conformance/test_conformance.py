@@ -50,6 +50,7 @@ def test_a_drive_in_this_process_conforms_and_answers_every_listed_status(tmp_pa
     for name, row in COMMANDS.items():
         assert set(row.statuses) <= report.seen[name], name
         assert ("SUCCESS" in report.seen[name]) != (name in ONLY_REFUSED), name
+    assert Drive(tmp_path / "drive.kv").check() == []
 
 
 @contextmanager

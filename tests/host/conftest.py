@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from attached_drives import attached_in, drives_in
 from small_models import CONFIGS, random_model
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
@@ -25,6 +26,24 @@ Ein Gruß aus München: größere Zwölf, daß es kracht. 日本語 の 文字 �
 def target(tmp_path: Path) -> Iterator[Emulator]:
     with Emulator(tmp_path / "drive.kv", "fast", capacity_bytes=1 << 26) as emulator:
         yield emulator
+
+
+@pytest.fixture
+def drives(tmp_path):
+    group = drives_in(tmp_path, 5)
+    yield group
+    for drive in group:
+        drive.close()
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """Attaches a model to drives in a folder of the test, each time as a new process would."""
+
+    def attached(model, sessions=True, drives=1, folder=".", **options):
+        return attached_in(tmp_path / folder, model, drives, sessions=sessions, **options)
+
+    return attached
 
 
 @pytest.fixture(autouse=True)
@@ -117,6 +136,11 @@ def byte_checkpoint(tmp_path_factory):
 def llama():
     """A small random model with two query heads for each KV head."""
     return random_model(CONFIGS["llama"])
+
+
+@pytest.fixture(scope="module")
+def model(llama):
+    return llama
 
 
 @pytest.fixture(scope="module")

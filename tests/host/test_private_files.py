@@ -27,7 +27,7 @@ from kvdrive.prefix.transfer import export
 from kvdrive.targets.emulator import Emulator
 from kvdrive.targets.temporary import temporary_folder
 from kvdrive.weights.eviction.prior import Prior
-from kvdrive.weights.opening import make_file
+from kvdrive.weights.making import make_file
 
 
 @pytest.fixture(autouse=True)

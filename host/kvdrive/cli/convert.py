@@ -63,7 +63,7 @@ def convert(
 
         from kvdrive.generation import places
         from kvdrive.targets.options import DriveOptions
-        from kvdrive.weights.opening import make_file, put_on_drive
+        from kvdrive.weights.making import make_file, put_on_drive
 
     on_drive = drive is not None or is_address(target)
     if target != "emulator" and not on_drive:

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from kvdrive import private
 from kvdrive.cli.command import JsonFlag, example
+from kvdrive.cli.doctor_checks import checks
 from kvdrive.cli.paths import output_file
 from kvdrive.doctor.finding import Finding, State
 from kvdrive.errors import InputError
@@ -66,41 +67,6 @@ def doctor(
         typer.echo("\n".join(lines(found)), nl=False)
     if any(finding.state is State.broken for finding in found):
         raise typer.Exit(1)
-
-
-def checks(drive: str = "") -> Iterator[Finding]:
-    """All findings, in the order in which they are shown. `drive`: whose measured rates are shown; "": of all known."""
-    from kvdrive.doctor import cards, machine, resume, storage, tools
-    from kvdrive.private import cache_folder
-
-    yield from machine.machine()
-    yield from machine.packages()
-    yield from machine.engines()
-    yield from machine.models()
-    yield from storage.storage(cache_folder())
-    yield from storage.rights([cache_folder(), *_place_of(drive)])
-    yield from resume.resume(_costs_files(drive))
-    yield from tools.tools()
-    yield from cards.cards()
-    yield from tools.accelerator()
-
-
-def _place_of(drive: str) -> list[Path]:
-    """The file or folder of a drive; nothing for one that is elsewhere."""
-    path = Path(drive)
-    return [path] if drive and path.exists() else []
-
-
-def _costs_files(place: str) -> list[Path]:
-    """The files of measured rates beside the drive at `place`, or those in the user's cache. Raises InputError."""
-    from kvdrive.cli.sessions import index_file
-    from kvdrive.prefix.rates import costs_file
-    from kvdrive.private import below, cache_folder
-
-    if not place:
-        return [path for path in below(cache_folder()) if path.suffix == ".costs"]
-    found = costs_file(index_file(place))
-    return [found] if found else []
 
 
 def _model(name: str, as_json: bool) -> None:

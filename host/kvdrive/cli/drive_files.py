@@ -43,3 +43,9 @@ def show(title: str, values: dict[str, Any], as_json: bool) -> None:
     for name, value in values.items():
         table.add_row(name, f"{value:,}" if isinstance(value, int) else str(value))
     Console().print(table)
+
+
+def serial_of(path: Path) -> str:
+    """A serial number from the file's device and inode, so that it does not depend on the path that names the file."""
+    status = path.stat()
+    return f"KV{status.st_dev:x}{status.st_ino:x}".upper()[:20]

@@ -20,7 +20,6 @@ class Unparsed(TyperCommand):
     """A command that keeps its arguments as they were written, in `context.obj`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """See click."""
         ctx.obj = list(args)
         return super().parse_args(ctx, [])
 

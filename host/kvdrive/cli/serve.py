@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import socket
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -35,9 +31,6 @@ else:
     EvictionName = Literal[tuple(EVICTIONS)]
 
 _KEPT = Needs("`idle` above 0", lambda given: given["idle"] > 0)
-_SHUTDOWN_SECONDS = 5  # how long a stopping server waits for open streams
-_SPARE = 2  # extra capacity for partly filled pages and collection
-_TURNS = 16  # contexts that a conversation may have in all, if old tokens leave
 
 
 def _stopped(given: dict[str, Any]) -> str:
@@ -108,12 +101,12 @@ def serve(
     model computes the next token of all of them, and between two such calls a part of one prompt is computed.
     """
     try:
-        import uvicorn
+        import uvicorn  # noqa: F401
     except ImportError as error:
         raise InputError("serving needs more packages: pip install 'kvdrive[serve]'") from error
     from kvdrive.server.local import own_machine
 
-    kept = SessionOptions(
+    sessions = SessionOptions(
         None, tenant, Bounds(bytes_of(session_bytes), idle, session_days * 86_400), eviction, bytes_of(daily_writes)
     )
     tenants = _tenants(key, keys, tenant)
@@ -122,58 +115,15 @@ def serve(
     if open_metrics and not tenants.asks:
         raise InputError("--open-metrics goes with --key or --keys: without a key, all of this machine read /metrics")
     with waiting_for(IMPORTS):
-        from kvdrive.server.app import application
-        from kvdrive.server.connections import BACKLOG, GuardedProtocol, Patience, places
         from kvdrive.server.jobs import Limits
-        from kvdrive.server.metrics import Metrics
-        from kvdrive.server.scheduler import Scheduler
-        from kvdrive.server.settings import Settings
-        from kvdrive.targets.opening import open_drives
-        from kvdrive.weights.opening import load_from
+        from kvdrive.server.serving import Serving, run
 
-    limits, trims = config.limits, config.limits.overflow == "trim"
-    with waiting_for(f"loading {config.model.model}"):
-        checkpoint = load_from(config)
-    listening = _bind(host, port)
-    threads = config.target.threads or os.cpu_count() or 1
-    context = limits.context or checkpoint.context
-    tokens = max_tokens or concurrency * context
-    capacity = _SPARE * tokens * checkpoint.shape.bytes_per_token
-    options = replace(
-        config.target,
-        threads=threads,
-        capacity_bytes=max(config.target.capacity_bytes, capacity),
-        needed_bytes=capacity,
-        group=checkpoint.shape.group,
-    )
-    opened = open_drives(options, None if idle else lambda sentence: typer.echo(f"kvdrive: {sentence}", err=True))
-    longest = min(tokens, context)
-    if trims:  # tokens that left need no room, but they are part of the next prompt
-        longest = max(longest, _TURNS * context)
-        prefill_chunk = min(prefill_chunk or context, max(1, context // 4))
-    metrics = Metrics()
-    bounds = Limits(tokens, queue, concurrency, idle, max_batch, prefill_chunk, context if trims else 0)
-    scheduler = Scheduler(checkpoint, opened, config, bounds, metrics, threads, kept)
-    scheduler.start()
-    settings = Settings(
-        name or checkpoint.path.name,
-        max_prompt_tokens or longest - 1,
-        longest,
-        tenants,
-        open_metrics,
-        deadline or math.inf,
+    limits = Limits(max_tokens, queue, concurrency, idle, max_batch, prefill_chunk)
+    serving = Serving(
+        (host, port), tenants, sessions, limits, name, max_prompt_tokens, deadline or math.inf, open_metrics,
         ignore_unknown=unknown_fields == "warn",
-    )
-    server = uvicorn.Config(
-        application(checkpoint, scheduler, metrics, settings),
-        http=partial(GuardedProtocol, Patience(places())),  # type: ignore[arg-type]
-        ws="none",
-        backlog=BACKLOG,
-        log_level="warning",
-        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
-    )
-    typer.echo(f"serving {settings.name} at http://{host}:{listening.getsockname()[1]}/v1")
-    uvicorn.Server(server).run(sockets=[listening])
+    )  # fmt: skip
+    run(config, serving)
 
 
 def _tenants(key: str, keys: Path | None, tenant: str) -> Tenants:
@@ -189,14 +139,3 @@ def _tenants(key: str, keys: Path | None, tenant: str) -> Tenants:
     if keys.stat().st_mode & 0o077:
         typer.echo(f"kvdrive: other users of this machine can read {keys}: chmod 600 {keys}", err=True)
     return Tenants(read_keys(keys))
-
-
-def _bind(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises InputError when the address cannot be bound."""
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, reuse_port=False)
-    except OSError as error:
-        raise InputError(
-            f"cannot listen at {host}:{port} ({error.strerror or error}): choose another --port"
-        ) from error

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,14 +14,13 @@ from rich.table import Table
 from kvdrive.cli.command import JsonFlag, example
 from kvdrive.cli.drive_files import show
 from kvdrive.cli.paths import input_file, output_file
-from kvdrive.errors import InputError, TargetError
+from kvdrive.cli.stored_sessions import open_index, open_stored
+from kvdrive.errors import InputError
 from kvdrive.prefix.owner import is_alive
-from kvdrive.targets.addresses import is_address
 
 if TYPE_CHECKING:
     from kvdrive.prefix.entry import Entry
     from kvdrive.prefix.index import Index
-    from kvdrive.prefix.stored import StoredSessions
 
 app = typer.Typer(no_args_is_help=True, help="The conversations that drives store.")
 
@@ -35,7 +32,7 @@ Tenant = Annotated[str, typer.Option(help="whose sessions")]
 @app.command("list", epilog=example("sessions list drives"))
 def list_(place: Place, tenant: Tenant = "", as_json: JsonFlag = False) -> None:
     """List the sessions, the last used first."""
-    with _index(place) as index:
+    with open_index(place) as index:
         rows = [_row(entry, index.now) for entry in index.entries(tenant)]
     if as_json:
         typer.echo(json.dumps(rows))
@@ -51,7 +48,7 @@ def list_(place: Place, tenant: Tenant = "", as_json: JsonFlag = False) -> None:
 @app.command("show", epilog=example("sessions show drives talk"))
 def show_(place: Place, session: Which, tenant: Tenant = "", as_json: JsonFlag = False) -> None:
     """Show what the index knows of a session."""
-    with _index(place) as index:
+    with open_index(place) as index:
         entry = _find(index, session, tenant)
         values = _row(entry, index.now) | {
             "model": entry.model,
@@ -71,7 +68,7 @@ def pin(
     tenant: Tenant = "",
 ) -> None:
     """Keep a session whatever the bounds say."""
-    with _index(place) as index, index.transaction():
+    with open_index(place) as index, index.transaction():
         index.set(_find(index, session, tenant).id, pinned=not off)
 
 
@@ -80,7 +77,7 @@ def drop(
     place: Place, session: Annotated[list[str], typer.Argument(help="names or numbers")], tenant: Tenant = ""
 ) -> None:
     """Remove sessions. What others share stays."""
-    with _stored(place) as stored:
+    with open_stored(place) as stored:
         entries = [_find(stored.index, one, tenant) for one in session]
         for entry in entries:
             _require_closed(entry)
@@ -94,7 +91,7 @@ def export_(
     """Write a session to a file, for another drive or machine."""
     from kvdrive.prefix.transfer import export
 
-    with _stored(place) as stored:
+    with open_stored(place) as stored:
         entry = _find(stored.index, session, tenant)
         size = export(stored, entry, file)
     typer.echo(f"{file}: {entry.tokens} tokens, {size / 2**20:.1f} MiB of K and V")
@@ -109,7 +106,7 @@ def import_(
     """Store a session from a file on a drive."""
     from kvdrive.prefix.transfer import import_file
 
-    with _stored(place) as stored:
+    with open_stored(place) as stored:
         typer.echo(f"session {import_file(stored, file, name)}")
 
 
@@ -120,7 +117,7 @@ def gc(
     """Remove old sessions, and what killed processes left on a drive that no other process uses."""
     from kvdrive.prefix.rebuild import collect
 
-    with _stored(place) as stored:
+    with open_stored(place) as stored:
         index = stored.index
         limit = index.now - days * 86_400
         old = [one.id for one in index.entries() if days and one.used < limit and not one.pinned and not one.owner]
@@ -141,7 +138,7 @@ def stats(
     from kvdrive.config.sizes import bytes_of
     from kvdrive.prefix.wear import Governor
 
-    with _index(place) as index:
+    with open_index(place) as index:
         if quota:
             with index.transaction():
                 index.set_quota(tenant, bytes_of(quota))
@@ -159,97 +156,6 @@ def stats(
             "not stored, for wear": wear.refused,
         }
     show(f"sessions on {place}", values, as_json)
-
-
-def index_file(place: str) -> Path:
-    """The file of the index of the drives at `place`, where there is one. Raises InputError for no drive."""
-    from kvdrive.prefix.opening import index_path
-
-    return index_path(place if is_address(place) else str(_files(place)[0]))
-
-
-@contextmanager
-def _index(place: str) -> Iterator[Index]:
-    """The index of the drives at `place`; they may be in use. Raises InputError where there is none."""
-    from kvdrive.prefix.index import Index
-
-    path = index_file(place)
-    if not path.exists():
-        raise InputError(f"there is no index at {path}: no sessions were saved there, or `gc` makes it again")
-    index = Index(path)
-    try:
-        if index.made:
-            raise InputError(f"{path} was damaged or is not filled yet: `kvdrive sessions gc {place}` fills it")
-        yield index
-    finally:
-        index.close()
-
-
-@contextmanager
-def _stored(place: str) -> Iterator[StoredSessions]:
-    """The sessions on the drives at `place`. An index that is not there is made again. Raises InputError,
-    TargetError.
-    """
-    from kvdrive.kvcache.backing import Backing
-    from kvdrive.prefix.index import Index
-    from kvdrive.prefix.opening import index_path
-    from kvdrive.prefix.rebuild import rebuild
-    from kvdrive.prefix.stored import StoredSessions
-    from kvdrive.targets.opening import open_named
-    from kvdrive.targets.options import DriveOptions
-
-    places: list[str | Path] = [place] if is_address(place) else list(_files(place))
-    with ExitStack() as opened, _naming_the_holder(places):
-        drives = [drive for one in places for drive in opened.enter_context(open_named(one, DriveOptions())).drives]
-        backing = Backing(drives, 1, b"")
-        opened.callback(backing.close)
-        index = Index(index_path(drives[0].place))
-        opened.callback(index.close)
-        if index.made:
-            rebuild(index, backing)
-        yield StoredSessions(index, backing)
-
-
-@contextmanager
-def _naming_the_holder(places: list[str | Path]) -> Iterator[None]:
-    """Add to the error of a drive's file that another process has open which process that is."""
-    try:
-        yield
-    except TargetError as error:
-        holders = [text for place in places if isinstance(place, Path) and (text := _holder(place))]
-        if not holders:
-            raise
-        raise TargetError(
-            f"{error}; process {', '.join(holders)} has it: end that process, or let it do this "
-            "(a server removes a session by DELETE /v1/sessions/NAME)"
-        ) from error
-
-
-def _holder(path: Path) -> str:
-    """Number and command of the process that holds the lock on a file; "" if this machine does not tell."""
-    try:
-        inode = str(path.stat().st_ino)
-        for line in Path("/proc/locks").read_text().splitlines():
-            fields = line.split()
-            if len(fields) > 5 and fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == inode:
-                command = Path(f"/proc/{fields[4]}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                return f"{fields[4]} ({command.strip()[:80]})"
-    except OSError:
-        pass
-    return ""
-
-
-def _files(place: str) -> list[Path]:
-    """The files of the drives in a folder, or one drive's file. Raises InputError."""
-    path = Path(place)
-    if path.is_dir():
-        first = path / "drive.kv"
-        others = sorted(path.glob("drive-*.kv"), key=lambda file: (len(file.name), file.name))
-        if first.exists():
-            return [first, *others]
-    if not path.is_file():
-        raise InputError(f"there is no drive at {place}")
-    return [path]
 
 
 def _find(index: Index, wanted: str, tenant: str) -> Entry:

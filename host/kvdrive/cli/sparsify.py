@@ -54,7 +54,8 @@ def sparsify(
         from kvdrive.generation.progress import bar
         from kvdrive.weights.calibrate import calibrate
         from kvdrive.weights.cuts import keep_cuts
-        from kvdrive.weights.opening import load_from, manifest_of
+        from kvdrive.weights.finding import manifest_of
+        from kvdrive.weights.opening import load_from
 
     file, manifest = manifest_of(places.find(config.model.model), config.stored())
     if not manifest.neurons:

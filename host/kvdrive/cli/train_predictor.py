@@ -52,12 +52,11 @@ def train_predictor(
         from kvdrive.generation import checkpoints, places
         from kvdrive.generation.progress import bar
         from kvdrive.weights.cuts import cuts_of
-        from kvdrive.weights.opening import manifest_of
-        from kvdrive.weights.options import FlashOptions
+        from kvdrive.weights.finding import manifest_of
         from kvdrive.weights.predictor import keep_predictors
         from kvdrive.weights.training import Text, Training, make_predictors
 
-    file, manifest = manifest_of(places.find(config.model.model), FlashOptions(config.weights.weights_file))
+    file, manifest = manifest_of(places.find(config.model.model), config.weights)
     if not manifest.neurons:
         raise InputError(f"{file} holds experts: predictors are for dense models")
     cuts = cuts_of(ffn, file, manifest)

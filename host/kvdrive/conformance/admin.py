@@ -45,7 +45,9 @@ def _(bench: Bench) -> None:
     bench.same("active namespaces", active[:5].tolist(), [1, 2, 3, 4, 0])
     for nsid, csi in _SETS.items():
         descriptors = ask(bench, admin.identify(C.CNS_NAMESPACE_DESCRIPTORS, nsid)).data
+        bench.same("the NGUID's descriptor", descriptors[:2].tolist(), [2, 16])
         bench.same("the command set's descriptor", descriptors[20:25].tolist(), [4, 1, 0, 0, csi])
+        bench.same("bytes behind them", int(descriptors[25:].sum()), 0)
         of_set = ask(bench, admin.identify(C.CNS_CSI_ACTIVE_NAMESPACES, 0, csi)).data.view(np.uint32)
         bench.same("namespaces of the set", of_set[:2].tolist(), [nsid, 0])
         independent = ask(bench, admin.identify(C.CNS_INDEPENDENT_NAMESPACE, nsid)).data

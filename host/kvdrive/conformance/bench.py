@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from kvdrive import abi
 from kvdrive.conformance.device import Device
 from kvdrive.nvme import admin, commands, namespaces, values, wire
-from kvdrive.nvme.command_set import COMMANDS, GENERAL, Row
+from kvdrive.nvme.command_set import COMMANDS, GENERAL, STATUSES, Row
 from kvdrive.nvme.commands import Command
 from kvdrive.nvme.completions import Completion
-from kvdrive.nvme.rows import decoded, encoded
+from kvdrive.nvme.rows import decoded, encoded, joined
 from kvdrive.nvme.wire import RowFormat
 
 Halves = NDArray[np.float16]
@@ -26,8 +26,7 @@ BLOCKS = 64  # at the end of the namespace, which the checks overwrite and resto
 _FIRST_SESSION = 0xC0F00000
 _KEYS = b"\xc0conf"  # the checks' keys begin so
 _BY_ENTRY = {(row.namespace, row.opcode): name for name, row in COMMANDS.items()}
-_NAMES = {code: name for row in COMMANDS.values() for name, code in row.statuses.items()}
-_NAMES |= {code: name for name, code in GENERAL.items()} | {0: "SUCCESS"}
+_NAMES = {code: name for name, code in STATUSES.items()} | {0: "SUCCESS"}
 
 
 class MismatchError(Exception):
@@ -77,7 +76,7 @@ class Bench:
         """Check a completion against the statuses that the specification lists."""
         name, row = row_of(command, admin=admin)
         if row is not None:
-            allowed = {0, *row.statuses.values(), *GENERAL.values()}
+            allowed = {0, *(STATUSES[name] for name in (*row.statuses, *GENERAL))}
             if completion.status not in allowed:
                 raise MismatchError(f"{name} answered {status_name(completion.status)}, which is not listed for it")
             self.seen[name].add(status_name(completion.status))
@@ -138,7 +137,7 @@ class Bench:
         k, v = (self.rows(stored_as, heads, tokens, d) for _ in range(2))
         stored = Stored(self.session(), k, v, stored_as=stored_as)
         for sequence, (kind, rows) in enumerate(((abi.KvKind.KEYS, k), (abi.KvKind.VALUES, v))):
-            self.ok(commands.kv_append(stored.number, 0, 0, kind, 0, sequence, rows, options, stored_as))
+            self.ok(commands.kv_append(stored.number, 0, 0, kind, 0, sequence, rows, joined(options, stored_as)))
         return stored
 
     def extend(self, stored: Stored, tokens: int, options: int = 0) -> None:
@@ -147,7 +146,7 @@ class Bench:
         for kind in abi.KvKind:
             rows = self.rows(stored.stored_as, heads, tokens, d)
             place = (stored.number, 0, 0, kind, first, stored.sequence)
-            self.ok(commands.kv_append(*place, rows, options, stored.stored_as))
+            self.ok(commands.kv_append(*place, rows, joined(options, stored.stored_as)))
             stored.sequence += 1
             if kind == abi.KvKind.KEYS:
                 stored.k = np.concatenate([stored.k, rows], axis=1)

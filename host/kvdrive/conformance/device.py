@@ -114,18 +114,15 @@ class ServedDevice(Device):
             self.abilities |= Ability.POINTERS
 
     def send(self, command: Command, *, admin: bool = False) -> Completion:
-        """See Device."""
         return self._drive.admin(command) if admin else self._drive.submit(command)
 
     def send_many(self, commands: Sequence[Command], *, second: bool = False) -> list[Completion]:
-        """See Device."""
         if second and self._second is None:
             self._second = self._connect()
         drive = self._second if second and self._second is not None else self._drive
         return drive.submit_many(commands)
 
     def reset(self) -> None:
-        """See Device."""
         if isinstance(self._drive, LinuxDrive):
             with Path(self._drive.controller).open("rb") as controller:
                 fcntl.ioctl(controller, _NVME_IOCTL_RESET)
@@ -141,7 +138,6 @@ class ServedDevice(Device):
                 time.sleep(0.1)
 
     def close(self) -> None:
-        """See Device."""
         self._drive.close()
         if self._second is not None:
             self._second.close()
@@ -164,34 +160,27 @@ class OwnDevice(Device):
         self._open(preset=preset)
 
     def send(self, command: Command, *, admin: bool = False) -> Completion:
-        """See Device."""
         queue = 0 if admin else rings.IO_QUEUE
         return rings.exchange(self._pairs, [command], queue)[0]
 
     def send_many(self, commands: Sequence[Command], *, second: bool = False) -> list[Completion]:
-        """See Device."""
         return rings.exchange(self._pairs, commands, rings.IO_QUEUE + second)
 
     def reset(self) -> None:
-        """See Device."""
         self._pairs = self._connect()
 
     def close(self) -> None:
-        """See Device."""
         del self._pairs, self._subsystem, self._drive
 
     def inject(self, fault: str, *arguments: int) -> None:
-        """See Device."""
         self._drive.inject(fault, *arguments)
 
     def lose_power(self) -> None:
-        """See Device."""
         self._drive.inject("power_cut")
         self.close()
         self._open()
 
     def open_again(self, *, session_bytes: int | None = None, read_only: bool = False) -> None:
-        """See Device."""
         self.close()
         self._open(session_bytes=session_bytes, read_only=read_only)
 
@@ -200,7 +189,6 @@ class OwnDevice(Device):
         return self._pairs.submit(0, command.entry, command.data, command.room)
 
     def finish(self, ticket: int) -> Completion:
-        """See Device."""
         return decode(*self._pairs.wait(ticket))
 
     def _open(self, preset: str = "", session_bytes: int | None = None, read_only: bool = False) -> None:

@@ -20,6 +20,7 @@ from kvdrive.eval.scoring import Scores, prefill, score
 from kvdrive.eval.tasks import Case, Tokens
 from kvdrive.kvcache import formats
 from kvdrive.kvcache.hf_cache import HfCache
+from kvdrive.nvme.rows import joined
 from kvdrive.plugins.support import decoder_config, layers_in_memory
 from kvdrive.plugins.transformers import attach
 from kvdrive.policies import make_policy
@@ -109,7 +110,7 @@ class _Context:
         """A cache with the context, whose sessions serve every policy over the format."""
         with attach(self._model, target, "sparf", kv_format=kv_format) as attached:
             cache = attached.cache()
-            cache.batch.part.shared.append_options = formats.joined(_EVERYTHING_KEPT, formats.named(kv_format))
+            cache.batch.part.shared.append_options = joined(_EVERYTHING_KEPT, formats.named(kv_format))
             if self._computed is None:
                 prefill(self._model, self._tokens, cache)
             else:

@@ -55,7 +55,7 @@ def arrives_later(tensor: torch.Tensor) -> bool:
 
 
 def depart(tensor: torch.Tensor) -> Arriving:
-    """Start the way of K or V [batch, heads, tokens, d] from a GPU to the host. Waits for nothing."""
+    """Start copying K or V [batch, heads, tokens, d] from a GPU to the host. Does not wait."""
     tensor = tensor.detach()
     if tensor.numel() <= _FEW:
         return _copied(tensor, (tensor,), torch.cuda.current_stream(tensor.device))

@@ -1,4 +1,4 @@
-"""Queries on their way to what answers them: many at a time, while the host does something else."""
+"""Queries in flight to the drives that answer them: many at a time, while the host does something else."""
 
 from __future__ import annotations
 

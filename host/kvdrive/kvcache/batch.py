@@ -32,8 +32,8 @@ from kvdrive.nvme.errors import CommandError
 class Batch:
     """One sequence per row, opened by the first call, closed by `reset` or when nothing refers to the batch any more.
 
-    `in_memory` makes the layers that have no home on drives, by index. `layers`: all layers, as the model sees them;
-    `rows`: those that have a home. `listener`: what keeps the tokens beyond the process, if something does.
+    `in_memory` makes the layers that are on no drive, by index. `layers`: all layers, as the model sees them;
+    `rows`: those on drives. `listener`: what stores the tokens beyond the process, if something does.
     `saved_at`: the file from which a later process can open them. `history`: the calls that made the tokens.
     `family`: all batches of the attachment.
     """
@@ -55,8 +55,8 @@ class Batch:
         ]
         self.part = Part(shared, stored, Transfers(most_bytes), partial(placement.open, shared))
         self.rows: list[RowsLayer] = [placement.layer(self.part, one) for one in stored]
-        homes = {one.stored.index: one for one in self.rows}
-        self.layers = [homes.get(index) or others[index] for index in range(layers)]
+        on_drives = {one.stored.index: one for one in self.rows}
+        self.layers = [on_drives.get(index) or others[index] for index in range(layers)]
         self.statistics = Statistics(self.part, self.layers)
         self._as_cache = Cache(layers=self.layers)
         self._finalizer = weakref.finalize(self, backing.abandon, self.sequences)
@@ -74,7 +74,7 @@ class Batch:
 
     @property
     def transfers(self) -> Transfers:
-        """What is on its way to the drives."""
+        """K and V in transfer to the drives."""
         return self.part.writeback.transfers
 
     @property
@@ -91,17 +91,6 @@ class Batch:
     def removals(self) -> list[Removal]:
         """These removals, in order."""
         return self.history.removals()
-
-    @property
-    def in_prompt(self) -> bool:
-        """The next call goes on with a prompt whose first part is here. Set by the caller, who computes a prompt in
-        parts; attention in its later parts is then on the host as well, where the rows can be read.
-        """
-        return self.part.in_prompt
-
-    @in_prompt.setter
-    def in_prompt(self, value: bool) -> None:
-        self.part.in_prompt = value
 
     def token_ids(self) -> torch.Tensor:
         """The tokens of the rows, int64 [batch, tokens]. Raises UnsupportedError when they are not known."""
@@ -140,7 +129,7 @@ class Batch:
 
     def calling(self, arguments: dict[str, Any]) -> None:
         """Call it before each call of the model, with the arguments of its `forward`."""
-        if not self.placement.goes_on(arguments, self.length):
+        if not self.placement.continues(arguments, self.length):
             self.truncate(self.length)
 
     def called(self, arguments: dict[str, Any]) -> None:
@@ -148,7 +137,7 @@ class Batch:
         self.part.writeback.land()
         if self.listener:
             self.listener.called(arguments)
-        self.history.add_call(arguments, self.in_prompt)
+        self.history.add_call(arguments, self.part.in_prompt)
 
     def synchronize(self) -> None:
         """Wait until the drives have all K and V that were sent. Raises the error of a drive that failed."""
@@ -183,7 +172,7 @@ class Batch:
             self.history = History()
 
     def truncate(self, tokens: int) -> None:
-        """Keep the first `tokens` tokens of every layer that is on the drives. Raises CommandError, TargetError."""
+        """Remove all but the first `tokens` tokens of every layer on the drives. Raises CommandError, TargetError."""
         if tokens == 0:
             self.placement.stop()
             self.transfers.abandon()
@@ -317,12 +306,12 @@ class Batch:
     def fork(self) -> Batch:
         """A batch that begins with the same tokens and then has its own: the drives copy nothing.
 
-        It is not kept beyond the process. Raises UnsupportedError, CommandError, TargetError.
+        It is not stored beyond the process. Raises UnsupportedError, CommandError, TargetError.
         """
         placement, part = self.placement.fork(), self.part
         part.require_usable()
         other = Batch(part.shared.fork(), len(self.layers), self._in_memory, placement)
-        other.in_prompt, other.part.removed = self.in_prompt, self.removed
+        other.part.in_prompt, other.part.removed = self.part.in_prompt, self.removed
         if self.sequences:
             self.write_all()
             other.sequences.extend(sequence.fork() for sequence in self.sequences)
@@ -374,9 +363,14 @@ class Batch:
         if stored:
             gather([future for sequence in self.sequences for future in sequence.trim(stored)])
 
-    def require_all_on_drives(self) -> None:
+    @property
+    def is_on_drives(self) -> bool:
+        """True if every layer is stored on drives: its prompt may be computed by several calls."""
+        return len(self.rows) == len(self.layers)
+
+    def require_on_drives(self) -> None:
         """Raises UnsupportedError when some layers stay in memory."""
-        if len(self.rows) < len(self.layers):
+        if not self.is_on_drives:
             raise UnsupportedError("some of the model's layers stay in memory: such a cache cannot be saved on drives")
 
     def _announce(self, tokens: int) -> None:
@@ -386,10 +380,10 @@ class Batch:
 
     def _require_croppable(self) -> None:
         if any(isinstance(layer, LinearAttentionCacheLayerMixin) for layer in self._others()):
-            raise UnsupportedError("some of the model's layers keep a state that no token can be taken out of again")
+            raise UnsupportedError("some of the model's layers hold a state from which no token can be removed again")
 
     def _others(self) -> list[Any]:
-        """The layers that have no home."""
+        """The layers that are on no drive."""
         return [layer for layer in self.layers if not isinstance(layer, RowsLayer)]
 
     def _clear(self) -> None:

@@ -10,7 +10,7 @@ from kvdrive.errors import UnsupportedError
 @dataclass(frozen=True)
 class MemoryOptions:
     """`bytes`: K and V of all sequences in memory; 0: no bound. `read_buffer`: loaded before the layers before them
-    were computed. `write_buffer`: on the way to the drives.
+    were computed. `write_buffer`: in transfer to the drives.
     """
 
     bytes: int = 0

@@ -13,7 +13,7 @@ LayersInMemory = Callable[[], dict[int, CacheLayerMixin]]  # makes the layers th
 
 
 class AttachedLayer(CacheLayerMixin, ABC):  # type: ignore[misc]
-    """A layer that attends itself. `update` takes new tokens and returns a `KvHandle` in place of K and of V."""
+    """A layer that computes its own attention. `update` takes new tokens and returns `KvHandle`s for K and V."""
 
     is_sliding = False
 
@@ -26,7 +26,7 @@ class AttachedLayer(CacheLayerMixin, ABC):  # type: ignore[misc]
     def earlier(self, handle: KvHandle) -> tuple[torch.Tensor, torch.Tensor] | None:
         """K and V [batch, heads, tokens, d] of the tokens before a call that attends on the host; None: `attend` does.
 
-        Such calls are the later parts of a prompt that is computed in parts (`Batch.in_prompt`).
+        Such calls are the later parts of a prompt that is computed in parts (`Part.in_prompt`).
         """
         return None
 

@@ -1,4 +1,4 @@
-"""What drives take for attention and for reading rows back: measured once, kept, used by all that choose by it."""
+"""What drives take for attention and for reading rows back: measured once, stored, used by all that choose by it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from kvdrive import abi
 from kvdrive.kernels.native import scale_bits
 from kvdrive.kvcache.backing import Backing, drop
 from kvdrive.kvcache.drive_sequence import DriveSequence
-from kvdrive.kvcache.formats import joined, name_of
+from kvdrive.kvcache.formats import name_of
 from kvdrive.kvcache.session import Query, attend
 from kvdrive.kvcache.slices import Slice, gather
-from kvdrive.nvme.rows import bytes_of_row
+from kvdrive.nvme.rows import bytes_of_row, joined
 from kvdrive.perf import kept
 from kvdrive.perf.kept import KeptRates
 from kvdrive.targets.base import Target
@@ -70,7 +70,7 @@ class DriveRates:
 def drive_rates(
     backing: Backing, heads: Heads, known: KeptRates | None = None, clock: Clock = time.perf_counter
 ) -> DriveRates:
-    """The rates of the drives of `backing`, from `known` or measured now and kept there. Raises CommandError,
+    """The rates of the drives of `backing`, from `known` or measured now and stored there. Raises CommandError,
     TargetError.
 
     `known`: by default this machine's file.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Sequence as Several
 from concurrent.futures import Future, wait
 from functools import partial
 from typing import TypeVar
@@ -19,10 +20,11 @@ from kvdrive.targets.group import Part
 from kvdrive.targets.queue import DriveQueue
 
 Result = TypeVar("Result")
+Places = list[list[int]]  # [drive, session number on it, first KV head, last KV head + 1] for each part of a sequence
 
 
 class DriveSequence(Sequence):
-    """See Sequence. Without slices it is the home of rows that are in memory alone: what is appended is dropped."""
+    """See Sequence. Without slices it stands for rows that are in memory alone: what is appended is dropped."""
 
     def __init__(self, slices: list[Slice]) -> None:
         self.slices = slices
@@ -41,7 +43,6 @@ class DriveSequence(Sequence):
         return sequence
 
     def append(self, layer: int, first_token: int, k: Halves, v: Halves, worked: Callable[[float], None]) -> Sent:
-        """See Sequence."""
         kinds = {abi.KvKind.KEYS: k, abi.KvKind.VALUES: v}
         appends = [
             Append(one, layer, first_token, {kind: rows[one.first : one.last] for kind, rows in kinds.items()}, worked)
@@ -50,11 +51,9 @@ class DriveSequence(Sequence):
         return Sent(k.nbytes + v.nbytes, appends)
 
     def endpoints(self) -> list[Endpoint]:
-        """See Sequence."""
         return self._endpoints
 
     def read(self, layer: int, tokens: int, head_dim: int) -> tuple[Halves, Halves]:
-        """See Sequence."""
         kinds = [self.start_read(layer, kind, tokens, head_dim) for kind in abi.KvKind]
         k, v = (np.concatenate(gather(parts)) for parts in kinds)
         return k, v
@@ -68,33 +67,26 @@ class DriveSequence(Sequence):
         return [one.queue.start(partial(read, one)) for one in self.slices]
 
     def truncate(self, tokens: int, *, stored: bool = True) -> list[Future[None]]:
-        """See Sequence."""
         return self.trim(tokens) if stored else []
 
     def trim(self, tokens: int) -> list[Future[None]]:
-        """See Sequence."""
-
         def trim(session: Session, target: Target) -> None:
             session.trim(tokens)
 
         return [one.queue.start(partial(trim, one.session)) for one in self.slices]
 
     def remove(self, removed: range, before: int, layers: int) -> None:
-        """See Sequence."""
         self.each(lambda session: session.remove(removed, before, layers))
 
     def fork(self, tokens: int = abi.MAX_TOKENS) -> DriveSequence:
-        """See Sequence."""
         copies = self.each(lambda session: session.fork(tokens))
         pairs = zip(self.slices, copies, strict=True)
         return DriveSequence([Slice(one.queue, copy, one.first, one.last) for one, copy in pairs])
 
     def close(self) -> list[Future[None]]:
-        """See Sequence."""
         return self.trim(0)
 
     def erase(self) -> None:
-        """See Sequence."""
         self.each(Session.erase)
 
     def note(self, *call: object) -> None:
@@ -103,14 +95,6 @@ class DriveSequence(Sequence):
     def prepare(self, layer: int) -> None:
         """See Sequence. Drives prepare nothing."""
 
-    @property
-    def needs_model(self) -> bool:
-        """See Sequence."""
-        return False
-
-    def describe(self) -> None:
-        """See Sequence. The drives know all of it."""
-
     def each(self, work: Callable[[Session], Result]) -> list[Result]:
         """Call `work` for each session, in the thread of its drive. Returns the results; raises errors of `work`."""
 
@@ -118,3 +102,18 @@ class DriveSequence(Sequence):
             return work(session)
 
         return gather([one.queue.start(partial(call, one.session)) for one in self.slices])
+
+
+def places_of(sequence: Sequence, queues: Several[DriveQueue]) -> Places:
+    """Where a sequence is; drives are numbered as their `queues`."""
+    numbers = {queue: number for number, queue in enumerate(queues)}
+    return [[numbers[one.queue], one.session.number, one.first, one.last] for one in sequence.slices]
+
+
+def stored_at(places: Places, queues: Several[DriveQueue], append_options: int) -> DriveSequence:
+    """The sequence that an earlier process left there. It can be forked, read and trimmed, not appended to."""
+
+    def part(drive: int, number: int, first: int, last: int) -> Slice:
+        return Slice(queues[drive], Session.existing(queues[drive].target, number, append_options), first, last)
+
+    return DriveSequence([part(*one) for one in places])

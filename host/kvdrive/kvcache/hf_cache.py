@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
-from transformers.cache_utils import Cache
+from transformers.cache_utils import Cache, DynamicCache
 
+from kvdrive.errors import UnsupportedError
 from kvdrive.kvcache.batch import Batch
 
 
@@ -47,4 +49,20 @@ class HfCache(Cache):  # type: ignore[misc]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> HfCache:
         """See Batch.fork."""
-        return HfCache(self.batch.fork())
+        copy = self.__class__.__new__(self.__class__)
+        copy.__dict__.update(vars(HfCache(self.batch.fork())))
+        return copy
+
+
+class BorrowedCache(HfCache, DynamicCache):  # type: ignore[misc]
+    """What a caller's empty DynamicCache becomes when an attached model first gets it (see transformers' guide)."""
+
+    def __iter__(self) -> Iterator[Any]:
+        raise UnsupportedError("K and V of this cache are on drives, and no tensors: call the model with the cache")
+
+
+def borrow(given: DynamicCache, cache: HfCache) -> None:
+    """From now on the caller's empty cache `given` is `cache`."""
+    given.__class__ = BorrowedCache
+    vars(given).clear()
+    vars(given).update(vars(cache))

@@ -16,7 +16,7 @@ from kvdrive.kvcache.overflow import Removal
 class Call:
     """One call of the model. `mask` bool [batch, tokens so far]; None stands for no mask or one without padding.
 
-    `in_prompt`: see Batch.
+    `in_prompt`: see Part.
     """
 
     input_ids: torch.Tensor

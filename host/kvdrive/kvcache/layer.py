@@ -54,7 +54,7 @@ class StoredLayer:
 
     @property
     def tokens(self) -> int:
-        """Tokens sent and pending, those not counted that are on their way from the model's device."""
+        """Tokens sent and pending, without those in transfer from the model's device."""
         return self.stored + (self.pending.count if self.pending else 0)
 
     @property
@@ -97,7 +97,7 @@ class StoredLayer:
         return {"kv_heads": self.kv_heads, "head_dim": self.head_dim, **scales}
 
     def resume(self, tokens: int, batch: int, described: dict[str, Any]) -> None:
-        """Go on behind `tokens` tokens that are on the drives."""
+        """Continue behind `tokens` tokens that are on the drives."""
         self.key_scale.restore(described["k"])
         self.value_scale.restore(described["v"])
         self.begin(tokens, batch, described["kv_heads"], described["head_dim"])

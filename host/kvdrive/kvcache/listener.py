@@ -1,4 +1,4 @@
-"""The interface between a batch and what keeps its tokens beyond the process, such as a store of sessions."""
+"""The interface between a batch and what stores its tokens beyond the process, such as the prefix store."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Listener(Protocol):
         """A drive lost some of the tokens; they are about to be computed again."""
 
     def runs_in_memory_alone(self, reason: str) -> bool:
-        """The batch goes on without the drives. Returns True if they hold what was saved, as a session."""
+        """The batch continues without the drives. Returns True if they hold what was saved, as a session."""
 
     def make_room(self) -> bool:
         """A drive is full. Returns True if sessions were evicted, so that the call may succeed now."""

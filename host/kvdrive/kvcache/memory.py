@@ -1,7 +1,7 @@
-"""Rows that run in memory, with the drives as their home (AttentionStore's arrangement).
+"""Rows that run in memory and are stored on drives as well (AttentionStore's arrangement).
 
 Attention is the model's own, over preallocated tensors. They hold what the drives hold: K and V are rounded to binary16
-before they are attended to, so that a sequence that was loaded goes on as one that never stopped. New tokens go to
+before they are attended to, so that a sequence that was loaded continues as one that never stopped. New tokens go to
 the drives in the background, by layer, as those of rows that run there.
 """
 
@@ -32,7 +32,6 @@ class InMemory(Placement):
     """
 
     drives_attend: ClassVar[bool] = False
-    saves_behind: ClassVar[bool] = True
 
     def __init__(self, place: Place, options: MemoryOptions, expected_tokens: int = 0) -> None:
         self.place = place
@@ -40,19 +39,17 @@ class InMemory(Placement):
         self.expected_tokens = expected_tokens
         self.plan: LoadPlan | None = LoadPlan(options.read_buffer)
         self.loading = Loading.nothing()
-        self._homeless = False  # the drives are full, or not to be written
+        self._writes = True  # False: the drives are full, or not to be written
         self._ended: LoadStats | None = None
         self._known: torch.Tensor | None = None  # tokens that the drives have and that are computed again
 
     def layer(self, part: Part, stored: StoredLayer) -> MemoryLayer:
-        """See Placement."""
         return MemoryLayer(part, stored, self)
 
     def open(self, shared: Shared, rows: int, heads: int) -> list[Sequence]:
-        """See Placement."""
-        if self._homeless:
+        if not self._writes:
             return [DriveSequence([]) for _ in range(rows)]
-        return shared.backing.open(rows, heads, shared.append_options)
+        return super().open(shared, rows, heads)
 
     def adopt(self, layers: Several[RowsLayer], sequences: list[Sequence], ids: torch.Tensor, removed: int) -> bool:
         """See Placement. Begins to load the tokens by `plan`."""
@@ -65,7 +62,7 @@ class InMemory(Placement):
         self.loading = Loading(room, sequences, ids.shape[1], self.plan)
         return True
 
-    def goes_on(self, arguments: dict[str, Any], tokens: int) -> bool:
+    def continues(self, arguments: dict[str, Any], tokens: int) -> bool:
         """See Placement. Tokens that are computed again and repeat those of the drives are not written again."""
         if self._known is None:
             return True
@@ -76,32 +73,26 @@ class InMemory(Placement):
         return not rest.shape[1]
 
     def fork(self) -> Placement:
-        """See Placement."""
         raise UnsupportedError("a cache in memory cannot be copied: compute its tokens with another cache")
 
     def finish(self) -> None:
-        """See Placement."""
         self.loading.finish()
 
     def stop(self) -> None:
-        """See Placement."""
         if self.loading.tokens:
             self._ended = self.loading.stats()
         self.loading.cancel()
         self.loading, self._known = Loading.nothing(), None
 
     def reset(self) -> None:
-        """See Placement."""
         self.stop()
-        self._homeless = False
+        self._writes = True
 
     def write_nothing(self) -> bool:
-        """See Placement."""
-        self._homeless = True
+        self._writes = False
         return True
 
     def load_ended(self) -> LoadStats | None:
-        """See Placement."""
         ended, self._ended = self._ended, None
         if self.loading.done:
             ended, self.loading = self.loading.stats(), Loading.nothing()
@@ -109,7 +100,7 @@ class InMemory(Placement):
 
 
 class MemoryLayer(RowsLayer):
-    """See RowsLayer: `count` tokens in memory. The home may have more: those that a call is about to compute again."""
+    """See RowsLayer: `count` tokens in memory. The drives may have more, which a call is about to compute again."""
 
     def __init__(self, part: Part, stored: StoredLayer, memory: InMemory) -> None:
         super().__init__(part, stored)
@@ -154,18 +145,14 @@ class MemoryLayer(RowsLayer):
         return self.count
 
     def forget(self) -> None:
-        """See RowsLayer."""
-        self.stored.forget()
-        self.is_initialized = False
+        super().forget()
         self.empty_memory()
 
     def truncate(self, tokens: int) -> None:
-        """See RowsLayer."""
         self.count = min(self.count, tokens)
 
     def rearrange(self, rows: list[int]) -> None:
-        """See RowsLayer."""
-        self.stored.rearrange(rows)
+        super().rearrange(rows)
         if self._rows is not None:
             self._rows.rearrange(rows)
 

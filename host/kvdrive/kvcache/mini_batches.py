@@ -76,7 +76,7 @@ class MiniBatches:
         or has lost its tokens.
         """
         rows = len(batch.sequences)
-        scheduled = batch.placement.drives_attend and not batch.in_prompt and len(batch.rows) == len(batch.layers)
+        scheduled = batch.placement.drives_attend and not batch.part.in_prompt and batch.is_on_drives
         count = self._count_for(*shape) if scheduled and shape[0] == rows else 1
         if count is None:
             return self._measured(rows, [batch], partial(run, cache))
@@ -110,7 +110,6 @@ class MiniBatches:
         self._threads.clear()
 
     def _count_for(self, rows: int, new_tokens: int) -> int | None:
-        """See Pace.count."""
         if rows < 2 or (self._pace is not None and new_tokens > 1):
             return 1
         return min(self._count, rows) if self._pace is None else self._pace.count(rows)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Several
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -11,11 +10,10 @@ import torch
 from kvdrive.kvcache.asking import ask
 from kvdrive.kvcache.calls import KvHandle, LayerCall
 from kvdrive.kvcache.layer import StoredLayer
-from kvdrive.kvcache.part import Part, Shared
+from kvdrive.kvcache.part import Part
 from kvdrive.kvcache.placement import Placement, RowsLayer
 from kvdrive.kvcache.queries import Queries
 from kvdrive.kvcache.scaling import Halves, HeadScale
-from kvdrive.kvcache.sequence import Sequence
 from kvdrive.kvcache.xcache.inputs import Inputs
 
 
@@ -71,60 +69,17 @@ class DriveLayer(RowsLayer):
         """Tokens so far, removed ones included: the position of the next one."""
         return self.part.tokens(self.stored) + self.part.removed
 
-    def forget(self) -> None:
-        """See RowsLayer."""
-        self.stored.forget()
-        self.is_initialized = False
-
-    def truncate(self, tokens: int) -> None:
-        """See RowsLayer."""
-
-    def rearrange(self, rows: list[int]) -> None:
-        """See RowsLayer."""
-        self.stored.rearrange(rows)
-
 
 class OnDrives(Placement):
-    """See Placement."""
+    """See Placement. Nothing is loaded."""
 
     drives_attend: ClassVar[bool] = True
-    saves_behind: ClassVar[bool] = False
 
     def layer(self, part: Part, stored: StoredLayer) -> DriveLayer:
-        """See Placement."""
         return DriveLayer(part, stored)
 
-    def open(self, shared: Shared, rows: int, heads: int) -> list[Sequence]:
-        """See Placement."""
-        return shared.backing.open(rows, heads, shared.append_options)
-
-    def adopt(self, layers: Several[RowsLayer], sequences: list[Sequence], ids: torch.Tensor, removed: int) -> bool:
-        """See Placement. Nothing is loaded."""
-        return True
-
-    def goes_on(self, arguments: dict[str, Any], tokens: int) -> bool:
-        """See Placement."""
-        return True
-
     def fork(self) -> OnDrives:
-        """See Placement."""
         return OnDrives()
-
-    def finish(self) -> None:
-        """See Placement."""
-
-    def stop(self) -> None:
-        """See Placement."""
-
-    def reset(self) -> None:
-        """See Placement."""
-
-    def write_nothing(self) -> bool:
-        """See Placement: the drives could not attend."""
-        return False
-
-    def load_ended(self) -> None:
-        """See Placement."""
 
 
 def _as_states(halves: Halves, scale: HeadScale, like: torch.Tensor) -> torch.Tensor:

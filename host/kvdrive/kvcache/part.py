@@ -26,7 +26,7 @@ from kvdrive.policies.drive import DrivePolicy
 class Shared:
     """What all parts of a batch share. `policy` says which tokens are attended to; it may be replaced between calls.
 
-    `append_options`: see kvcache.formats. `asks_together`: tokens of one call share reads of K and V where the policy
+    `append_options`: see nvme.rows.joined. `asks_together`: tokens of one call share reads of K and V where the policy
     lets them; False makes each a decode step of its own. `waited` gets the seconds that a layer waited for the drives,
     where somebody measures that.
     """
@@ -53,7 +53,8 @@ class Part:
     """The rows `sequences` in all layers that are on drives. `opens` makes sequences for rows of so many KV heads.
 
     `removed`: tokens that are gone from behind the first group. `lost`: why the tokens cannot be used any more.
-    `in_prompt`: the next call goes on with a prompt whose first part is here (see `Batch`).
+    `in_prompt`: the next call goes on with a prompt whose first part is here. Who computes a prompt in parts sets it;
+    attention in the later parts is then on the host as well, where the rows can be read.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Part:
         return first
 
     def begin_call(self, layer: StoredLayer, keys: torch.Tensor) -> None:
-        """Check that a call fits, and wait until there is room for its K and V on their way."""
+        """Check that a call fits, and wait until the transfers have room for its K and V."""
         if self.lost:
             self.require_usable()
         batch, heads, _, head_dim = keys.shape
@@ -106,7 +107,7 @@ class Part:
             raise TargetError(f"this cache lost its tokens ({self.lost}): reset it")
 
     def tokens(self, layer: StoredLayer) -> int:
-        """Tokens of a layer. Waits for those on their way from the model's device."""
+        """Tokens of a layer. Waits for those in transfer from the model's device."""
         self.writeback.land(layer)
         return layer.tokens
 

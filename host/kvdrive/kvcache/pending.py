@@ -1,4 +1,4 @@
-"""Pending tokens, which are the newest tokens of a layer, kept on the host until they are written; and their scores."""
+"""Pending tokens, which are the newest tokens of a layer, held on the host until they are written; and their scores."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ class PendingTokens:
 def sink_scores(sinks: torch.Tensor, kv_heads: int) -> Scores:
     """Scores of attention sinks [heads] as the drive takes them: int32 [kv_heads, g], Q12.20 of s * log2(e)."""
     values = sinks.detach().double().cpu().numpy() * math.log2(math.e)
-    return _to_int32(np.rint(values * 2.0**abi.SCORE_FRACTION_BITS)).reshape(kv_heads, -1)
+    fixed = np.rint(values * 2.0**abi.SCORE_FRACTION_BITS)
+    found: Scores = np.clip(fixed, -(2**31), 2**31 - 1).astype(np.int32).reshape(kv_heads, -1)
+    return found
 
 
 def with_sinks(sinks: Scores, queries: Halves, scores: Scores | None, inline_v: Halves | None) -> tuple[Scores, Halves]:
@@ -76,10 +78,6 @@ def with_sinks(sinks: Scores, queries: Halves, scores: Scores | None, inline_v: 
     if scores is None or inline_v is None:
         return first, zero
     return np.concatenate([first, scores], axis=2), np.concatenate([zero, inline_v], axis=1)
-
-
-def _to_int32(fixed: NDArray[np.float64]) -> Scores:
-    return np.clip(fixed, -(2**31), 2**31 - 1).astype(np.int32)
 
 
 class Scorer:

@@ -1,4 +1,4 @@
-"""Where the rows of one batch run: what a placement owes the batch. Their home is on drives in either of them.
+"""Where the rows of one batch run: the contract of a placement. In either placement the rows are stored on drives.
 
 There are two: the drives attend (`on_drives`), or K and V are in memory as well, for the model's own attention
 (`memory`). All methods are called in the thread of the model, by the batch that the placement was made for.
@@ -13,7 +13,6 @@ An implementer
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence as Several
 from typing import Any, ClassVar
 
@@ -27,7 +26,7 @@ from kvdrive.kvcache.sequence import Sequence
 
 
 class RowsLayer(AttachedLayer):
-    """A layer of a batch as the model sees it. `stored`: its home, which is a layer of `part`."""
+    """A layer of a batch as the model sees it. `stored`: its K and V on the drives, a layer of `part`."""
 
     is_croppable = True
 
@@ -36,69 +35,65 @@ class RowsLayer(AttachedLayer):
         self.part = part
         self.stored = stored
 
-    @abstractmethod
     def forget(self) -> None:
         """Make the layer empty. Sends no command to the drives."""
+        self.stored.forget()
+        self.is_initialized = False
 
-    @abstractmethod
     def truncate(self, tokens: int) -> None:
         """Drop all but the first `tokens` tokens; the part has removed them."""
 
-    @abstractmethod
     def rearrange(self, rows: list[int]) -> None:
         """Row i becomes what row rows[i] was."""
+        self.stored.rearrange(rows)
 
 
-class Placement(ABC):
-    """See above. `drives_attend`: they do it for all rows, behind the first call. `saves_behind`: what the drives have
+class Placement:
+    """See above. `drives_attend`: they do it for all rows, behind the first call. Where they do not, what they have
     received is saved while the model computes on.
     """
 
     drives_attend: ClassVar[bool]
-    saves_behind: ClassVar[bool]
 
-    @abstractmethod
     def layer(self, part: Part, stored: StoredLayer) -> RowsLayer:
         """An empty layer."""
+        raise NotImplementedError
 
-    @abstractmethod
-    def open(self, shared: Shared, rows: int, heads: int) -> list[Sequence]:
-        """Homes for new rows of so many KV heads. Raises CommandError, TargetError."""
-
-    @abstractmethod
-    def adopt(self, layers: Several[RowsLayer], sequences: list[Sequence], ids: torch.Tensor, removed: int) -> bool:
-        """The homes have K and V of ids [batch, tokens], `removed` of which are gone from the middle.
-
-        True if the model goes on behind them; False if they are to be computed again, into an empty batch, and the
-        drives hold on to what they have. Raises UnsupportedError.
-        """
-
-    @abstractmethod
-    def goes_on(self, arguments: dict[str, Any], tokens: int) -> bool:
-        """A call of the model with these arguments of its forward comes, behind `tokens` tokens. False: the homes have
-        other tokens there, which have to be removed.
-        """
-
-    @abstractmethod
     def fork(self) -> Placement:
         """The placement of a batch that begins with the same tokens. Raises UnsupportedError."""
+        raise NotImplementedError
 
-    @abstractmethod
+    def open(self, shared: Shared, rows: int, heads: int) -> list[Sequence]:
+        """Sequences that store new rows of so many KV heads. Raises CommandError, TargetError."""
+        return shared.backing.open(rows, heads, shared.append_options)
+
+    def adopt(self, layers: Several[RowsLayer], sequences: list[Sequence], ids: torch.Tensor, removed: int) -> bool:
+        """The drives have K and V of ids [batch, tokens], `removed` of which are gone from the middle.
+
+        True if the model continues behind them; False if they are to be computed again, into an empty batch, and the
+        drives hold on to what they have. Raises UnsupportedError.
+        """
+        return True
+
+    def continues(self, arguments: dict[str, Any], tokens: int) -> bool:
+        """A call of the model with these arguments of its forward comes, behind `tokens` tokens. False: the drives
+        have other tokens there, which have to be removed.
+        """
+        return True
+
     def finish(self) -> None:
         """Wait for what is being loaded. Raises CommandError, TargetError, LateLoadError."""
 
-    @abstractmethod
     def stop(self) -> None:
         """The tokens are about to go: load no more of them."""
 
-    @abstractmethod
     def reset(self) -> None:
         """`stop`; the batch is a new one from now on."""
 
-    @abstractmethod
     def write_nothing(self) -> bool:
-        """Give no home to the rows from now on. False where that cannot be."""
+        """Store the rows on no drive from now on. False where that cannot be: the drives attend."""
+        return False
 
-    @abstractmethod
     def load_ended(self) -> LoadStats | None:
         """What a load has read, returned once after its end; None: nothing was loaded since."""
+        return None

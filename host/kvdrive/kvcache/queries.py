@@ -127,7 +127,7 @@ class Queries:
     def answers(self, like: torch.Tensor) -> torch.Tensor:
         """The answers [batch, q, heads, d] in the precision of `like`, multiplied by V's scale, when all jobs are done.
 
-        Pending tokens that are due are on their way then.
+        Pending tokens that are due are in transfer then.
         """
         self.layer.turn = None
         self.part.writeback.send_due(self.layer)

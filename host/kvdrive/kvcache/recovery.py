@@ -47,13 +47,13 @@ class Recovery:
 
     def survives(self, batch: Batch, error: KvdriveError) -> bool:
         """True if a call that failed with `error` may succeed now: sessions were evicted from a full drive, or the rows
-        go on in memory, where they run, without a home.
+        continue in memory, where they run, and are written to no drive.
         """
         return batch.send_again(error) or _runs_in_memory_alone(batch, error)
 
     def recompute(self, batch: Batch) -> None:
         """Compute the same K and V again, for the remaining drives. Raises KvdriveError."""
-        history, in_prompt = batch.history, batch.in_prompt
+        history, in_prompt = batch.history, batch.part.in_prompt
         listener, batch.listener = batch.listener, None  # it knows what happened already
         if listener:
             listener.lost()
@@ -63,10 +63,10 @@ class Recovery:
         try:
             self._repeat(batch, history)
         finally:
-            batch.history, batch.in_prompt, batch.listener = history, in_prompt, listener
+            batch.history, batch.part.in_prompt, batch.listener = history, in_prompt, listener
 
     def compute_instead(self, batch: Batch) -> None:
-        """A load is late: compute its tokens, and go on. The drives hold on to what they have. Raises KvdriveError."""
+        """A load is late: compute its tokens, and continue. The drives retain what they have. Raises KvdriveError."""
         batch.placement.stop()
         for view in batch.rows:
             if isinstance(view, MemoryLayer):
@@ -80,7 +80,7 @@ class Recovery:
         """
         part, layers = batch.part, batch.drive_layers
         part.require_usable()
-        batch.require_all_on_drives()
+        batch.require_on_drives()
         if len({layer.stored for layer in layers} | {-layer.head_dim for layer in layers}) != 2:
             raise UnsupportedError("the layers' heads differ, so they have no groups of the same tokens to remove")
         group = part.group
@@ -132,7 +132,7 @@ class Recovery:
 
     def _repeat_one(self, batch: Batch, event: Any, history: History) -> None:
         if isinstance(event, Call):
-            batch.in_prompt = event.in_prompt
+            batch.part.in_prompt = event.in_prompt
             arguments = event.arguments(batch.length, self._model.device)
             self._forward(**arguments, past_key_values=HfCache(batch), use_cache=True, logits_to_keep=1)
             if batch.history is not history:
@@ -151,7 +151,7 @@ def is_loss(error: Exception) -> bool:
 
 
 def _runs_in_memory_alone(batch: Batch, error: KvdriveError) -> bool:
-    """The drives cannot store any more. True if the rows are in memory and go on there."""
+    """The drives cannot store any more. True if the rows are in memory and continue there."""
     if not isinstance(error, CommandError) or error.opcode != abi.Opcode.KV_APPEND or not batch.sequences:
         return False
     try:

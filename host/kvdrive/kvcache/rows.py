@@ -14,7 +14,7 @@ _STEP = 256  # tokens; tensors grow to a multiple of it
 
 @dataclass(frozen=True)
 class Place:
-    """Where one cache keeps K and V in memory. `claim` is asked before bytes are allocated."""
+    """Where one cache holds K and V in memory. `claim` is asked before bytes are allocated."""
 
     dtype: torch.dtype
     device: torch.device

@@ -1,4 +1,4 @@
-"""Queries of several rows on their way to a drive: one command for all, or one each where it takes no more."""
+"""Queries of several rows in flight to a drive: one command for all, or one each where it takes no more."""
 
 from __future__ import annotations
 

@@ -15,16 +15,29 @@ from numpy.typing import NDArray
 from kvdrive._native import largest_and_zeros
 from kvdrive.errors import RangeError
 from kvdrive.kvcache.arrivals import Rounded
-from kvdrive.kvcache.half import LARGEST
 from kvdrive.kvcache.shipped_scales import Scale
 from kvdrive.nvme.rows import largest_number, rounded
 from kvdrive.nvme.wire import RowFormat
 
+LARGEST = 65504.0  # of binary16
 HEADROOM = 8  # later tokens may be this many times larger than the largest of the first ones
 _FEW = 1 << 14  # numbers for which a call of torch takes longer than the work in it
 Exponents = NDArray[np.int64]
 Factors = NDArray[np.float64]
 Halves = NDArray[np.float16]
+
+
+def to_half(tensor: torch.Tensor, what: str) -> Halves:
+    """float32, bfloat16 or float16 -> binary16, one rounding to nearest even, subnormals kept; same shape.
+
+    Raises RangeError when a magnitude exceeds 65504 or a value is Inf or NaN; `what` names the tensor.
+    """
+    if not bool((tensor.abs() <= LARGEST).all()):
+        raise RangeError(
+            f"{what} holds a value that binary16 cannot: largest magnitude {float(tensor.abs().max()):g}, limit 65504"
+        )
+    half: Halves = tensor.detach().to(torch.float16).cpu().contiguous().numpy()
+    return half
 
 
 def to_halves(tensor: torch.Tensor, what: str) -> tuple[Halves, Exponents | None]:

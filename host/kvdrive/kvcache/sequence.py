@@ -1,8 +1,8 @@
-"""The rows of one sequence in one placement: what a placement owes the batch that uses it.
+"""The rows of one sequence as drives store them: the contract between a batch and what stores its rows.
 
 A batch (`kvcache.batch`) has one `Sequence` for each of its rows. There are two: K and V on drives (`drive_sequence`),
 and the layers' inputs on drives, from which K and V are computed again (`xcache.sequence`). Rows that run in memory
-have one as well, as their home (`memory`).
+are stored in one of them as well (`memory`).
 
 Who calls: the thread that computes the model. The work for a drive is done by that drive's thread, in the order in
 which it was started, so that a call sees the effects of all calls before it.
@@ -129,10 +129,6 @@ class Sequence(ABC):
         """Queries of this layer come next: begin what takes time. Errors are raised by the answers."""
 
     @property
-    @abstractmethod
     def needs_model(self) -> bool:
         """True if the rows mean nothing without the model that computed them, as it was then."""
-
-    @abstractmethod
-    def describe(self) -> dict[str, Any] | None:
-        """What the host knows of the rows and the drives do not, as plain values; None: nothing."""
+        return False

@@ -9,12 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvdrive import abi
-from kvdrive.kvcache.formats import command_options, format_of
 from kvdrive.kvcache.rows_at_once import in_rows, singly
 from kvdrive.nvme.commands import (
     MAX_TOKENS_PER_APPEND,
     AttentionOutput,
-    Bytes,
     Halves,
     attention_query,
     attention_result,
@@ -27,7 +25,7 @@ from kvdrive.nvme.commands import (
     session_trim,
     stored_rows,
 )
-from kvdrive.nvme.rows import bytes_of_row, tokens_per_group
+from kvdrive.nvme.rows import bytes_of_row, command_options, format_of, tokens_per_group
 from kvdrive.nvme.wire import RowFormat
 from kvdrive.policies.parameters import EVERYTHING, Parameters
 from kvdrive.targets.base import Target
@@ -41,7 +39,7 @@ _IN_FLIGHT = 64  # submissions before their results are fetched; a drive keeps a
 class Session:
     """K and V of consecutive KV heads of one sequence, in all layers, on `target`.
 
-    It exists there from the first append on; `number` is its name on the drive. `append_options`: see kvcache.formats.
+    It exists there from the first append on; `number` is its name on the drive. `append_options`: see nvme.rows.joined.
     """
 
     def __init__(self, target: Target, append_options: int = 0) -> None:
@@ -56,11 +54,9 @@ class Session:
 
         Raises CommandError; commands before the failed one stay.
         """
+        options = self.append_options if layer < OWN_LAYERS else command_options(self.append_options)
         for start, part in self.parts(layer, rows):
-            command = kv_append(
-                self.number, layer, 0, kind, first_token + start, self._sequence, part,
-                command_options(self.append_options), self.stored_as(layer),
-            )  # fmt: skip
+            command = kv_append(self.number, layer, 0, kind, first_token + start, self._sequence, part, options)
             self.target.execute(command)
             self._exists = True
             self._sequence += 1
@@ -194,18 +190,9 @@ def _attend_together(target: Target, queries: Sequence[Query]) -> list[Attention
         )
         for one in queries
     ]  # fmt: skip
-    sizes = [_result_bytes(one) for one in queries]
+    shapes = [(*one.q.shape, one.how.mode) for one in queries]
+    sizes = [result_bytes(*shape) for shape in shapes]
     answers = in_rows(target, asked, sizes) if len(asked) > 1 else None
     if answers is None:
         answers = singly(target, asked, sizes)
-    return [_result(one, data) for one, data in zip(queries, answers, strict=True)]
-
-
-def _result_bytes(query: Query) -> int:
-    heads, group, head_dim = query.q.shape
-    return result_bytes(heads, group, head_dim, query.how.mode)
-
-
-def _result(query: Query, data: Bytes) -> AttentionOutput:
-    heads, group, head_dim = query.q.shape
-    return attention_result(data, heads, group, head_dim, query.how.mode)
+    return [attention_result(data, *shape) for data, shape in zip(answers, shapes, strict=True)]

@@ -1,4 +1,4 @@
-"""The parts of a sequence on single drives, and rows on their way to them."""
+"""The parts of a sequence on single drives, and rows in transfer to them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Slice:
 
 
 class Append:
-    """Rows [heads, tokens, d] of a layer on their way to one drive, kind by kind, behind `first_token` tokens.
+    """Rows [heads, tokens, d] of a layer in transfer to one drive, kind by kind, behind `first_token` tokens.
 
     `future` ends when the drive has them all. `worked` gets the seconds that this took, in the drive's thread.
     """

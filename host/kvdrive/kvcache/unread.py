@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 class UnreadMass:
-    """The mean of all estimates of a step counts as the step's; of the steps, mean and worst are kept.
+    """The mean of all estimates of a step counts as the step's; of the steps, mean and worst are recorded.
 
     An estimate is the share of the softmax of one query head that was not read (docs/arithmetic.md, groups). Drives'
     threads add at the same time, for one step after the other.

@@ -1,4 +1,4 @@
-"""New tokens on their way to the drives: from the model's device, then pending on the host, then in transfer."""
+"""New tokens are written to the drives: from the model's device, pending on the host, then in transfer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Writeback:
         self._arriving: deque[tuple[StoredLayer, Arriving, Arriving]] = deque()
 
     def make_room(self, like: torch.Tensor) -> None:
-        """Wait until there is room for K and V of a call on their way. Raises the error of a drive that failed."""
+        """Wait until the transfers have room for K and V of a call. Raises the error of a drive that failed."""
         self.transfers.make_room(arrives_later(like))
 
     def take(self, layer: StoredLayer, keys: torch.Tensor, values: torch.Tensor, inputs: Inputs | None) -> None:
@@ -46,14 +46,14 @@ class Writeback:
             self._receive(layer, keys, values, inputs)
 
     def land(self, layer: StoredLayer | None = None) -> None:
-        """Wait for K and V that are on their way from the model's device, those of `layer` at least. Raises RangeError,
+        """Wait for K and V in transfer from the model's device, those of `layer` at least. Raises RangeError,
         CommandError, TargetError.
         """
         while self._arriving and (layer is None or any(layer is one for one, _, _ in self._arriving)):
             self._land_oldest()
 
     def drop_arriving(self) -> None:
-        """Forget K and V on their way from the model's device: their call has failed."""
+        """Forget K and V in transfer from the model's device: their call has failed."""
         self._arriving.clear()
 
     def add(self, layer: StoredLayer, k: Halves, v: Halves) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from kvdrive.nvme.entries import EntryLayout
 from kvdrive.nvme.errors import CommandError
 from kvdrive.nvme.rows import Bytes as Bytes
 from kvdrive.nvme.rows import Halves as Halves
-from kvdrive.nvme.rows import bytes_of_row, decoded, encoded
+from kvdrive.nvme.rows import bytes_of_row, command_options, decoded, encoded, format_of
 from kvdrive.nvme.wire import KvRead, RowFormat, SessionRemove
 
 Given = ParamSpec("Given")
@@ -69,14 +69,14 @@ def kv_append(
     sequence: int,
     rows: Halves,
     options: int = 0,
-    stored_as: RowFormat = RowFormat.BINARY16,
 ) -> Command:
     """KV_APPEND: K or V rows [heads, tokens, d] float16 of consecutive heads, from token `first_token` on.
 
-    `sequence` counts the appends of the session from 0; `options` are bits of abi.AppendOption. At most
-    MAX_TOKENS_PER_APPEND tokens. The command carries the rows in the format `stored_as`.
+    `sequence` counts the appends of the session from 0; `options`: bits of abi.AppendOption, and the format in
+    which the command carries the rows (`rows.joined`). At most MAX_TOKENS_PER_APPEND tokens.
     """
     heads, tokens, head_dim = rows.shape
+    stored_as = format_of(options)
     data = _payload(encoded(rows, stored_as))
     fields = {
         "session": session,
@@ -90,7 +90,7 @@ def kv_append(
         "row_bytes": bytes_of_row(stored_as, head_dim),
         "sequence": sequence,
         "crc32c": crc32c(data),
-        "options": options,
+        "options": command_options(options),
     }
     return Command(_entry(_APPEND, abi.Opcode.KV_APPEND, abi.Namespace.NVM, fields), data)
 
@@ -181,6 +181,23 @@ class AttentionQuery:
         return Command(_entry(_SUBMIT, abi.Opcode.ATTN_SUBMIT, abi.Namespace.CP, fields), self.data)
 
 
+class AttentionOptions(TypedDict, total=False):
+    """`mode`: EXACT (the default), PARTIAL (binary32 out), SPARF_ATTEND with `r` embedding rows and `k_top` tokens, the
+    last `local` always among them, or GROUPS with `k_top` units of `r` tokens, and with `local` more of them until at
+    most `local` / 65536 of the softmax is left unread, as the index estimates it.
+
+    Inline tokens, which the drive does not have, come along: their scores int32 [heads, g, n] (Q12.20) and V float16
+    [heads, n, d].
+    """
+
+    mode: abi.Mode
+    r: int
+    k_top: int
+    local: int
+    inline_scores: NDArray[np.int32] | None
+    inline_v: Halves | None
+
+
 def attention_query(
     session: int,
     layer: int,
@@ -189,25 +206,15 @@ def attention_query(
     tokens: int,
     scale_log2e: int,
     valid: NDArray[np.bool_] | None = None,
-    *,
-    mode: abi.Mode = abi.Mode.EXACT,
-    r: int = 0,
-    k_top: int = 0,
-    local: int = 0,
-    inline_scores: NDArray[np.int32] | None = None,
-    inline_v: Halves | None = None,
+    **options: Unpack[AttentionOptions],
 ) -> AttentionQuery:
     """Attend from q [heads, g, d] float16 to tokens 0 to `tokens` - 1.
 
-    g is one of abi.COMMAND_GROUPS: 1 to 16, and multiples of 8 up to 128.
-
-    `scale_log2e`: binary32 pattern of scale * log2(e). `valid`: bool [tokens], True = attend; None attends to all.
-    `mode`: EXACT, PARTIAL (binary32 out), SPARF_ATTEND with `r` embedding rows and `k_top` tokens, the last `local`
-    always among them, or GROUPS with `k_top` units of `r` tokens, and with `local` more of them until at most `local` /
-    65536 of the softmax is left unread, as the index estimates it. Inline tokens, which the drive does not have, come
-    along: their scores int32 [heads, g, n] (Q12.20) and V float16 [heads, n, d]. Raises ValueError when only one of the
-    two is there or the counts differ.
+    g is one of abi.COMMAND_GROUPS: 1 to 16, and multiples of 8 up to 128. `scale_log2e`: binary32 pattern of scale *
+    log2(e). `valid`: bool [tokens], True = attend; None attends to all. Raises ValueError when only one of scores and V
+    of inline tokens is there or the counts differ.
     """
+    inline_scores, inline_v = options.get("inline_scores"), options.get("inline_v")
     heads, group, head_dim = q.shape
     bitmap = None if valid is None else np.packbits(valid, bitorder="little")
     inline_tokens = 0
@@ -224,12 +231,12 @@ def attention_query(
         "head": head,
         "heads": heads,
         "tokens": tokens,
-        "mode": mode,
+        "mode": options.get("mode", abi.Mode.EXACT),
         "group": group,
         "has_valid": valid is not None,
-        "r": r,
-        "k_top": k_top,
-        "local": local,
+        "r": options.get("r", 0),
+        "k_top": options.get("k_top", 0),
+        "local": options.get("local", 0),
         "inline_tokens": inline_tokens,
         "scale_log2e": scale_log2e,
     }

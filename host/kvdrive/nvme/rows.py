@@ -11,6 +11,25 @@ from kvdrive.nvme.wire import RowFormat
 
 Bytes = NDArray[np.uint8]
 Halves = NDArray[np.float16]
+_SHIFT = 8  # of the format in `append_options`, above the bits of abi.AppendOption
+
+
+def joined(options: int, stored_as: RowFormat) -> int:
+    """`append_options`: how the rows of a session are stored, as one number, which saved caches and the index hold.
+
+    `options`: bits of abi.AppendOption.
+    """
+    return options | stored_as << _SHIFT
+
+
+def format_of(append_options: int) -> RowFormat:
+    """The format in `append_options`."""
+    return RowFormat(append_options >> _SHIFT)
+
+
+def command_options(append_options: int) -> int:
+    """The bits of abi.AppendOption in `append_options`."""
+    return append_options & ((1 << _SHIFT) - 1)
 
 
 def bytes_of_row(stored_as: RowFormat, head_dim: int) -> int:

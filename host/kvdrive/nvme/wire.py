@@ -25,7 +25,6 @@ NSID_ALL = 4294967295
 MEMORY_ALIGNMENT = 4
 MAX_MEMORY_RANGES = 1
 MAX_MEMORY_RANGE_SETS = 16
-ERROR_LOG_ENTRIES = 64
 ASYNC_EVENT_LIMIT = 4
 ABORT_LIMIT = 4
 ANA_GROUP = 1
@@ -243,561 +242,156 @@ class StatusCode(IntEnum):
     SC_PROGRAM_NOT_DOWNLOADABLE = 0x19a
 
 
-KvRead = np.dtype(
-    [
-        ("opcode", "<u1"),
-        ("flags", "<u1"),
-        ("cid", "<u2"),
-        ("nsid", "<u4"),
-        ("session", "<u4"),
-        ("head", "<u1"),
-        ("heads", "<u1"),
-        ("layer", "<u2"),
-        ("mptr", "<u8"),
-        ("prp1", "<u8"),
-        ("prp2", "<u8"),
-        ("first_token", "<u4"),
-        ("tokens", "<u4"),
-        ("row_bytes", "<u4"),
-        ("kind", "<u1"),
-        ("reserved0", "<u1", (3,)),
-        ("reserved1", "<u4", (2,)),
-    ]
-)
-SessionRemove = np.dtype(
-    [
-        ("opcode", "<u1"),
-        ("flags", "<u1"),
-        ("cid", "<u2"),
-        ("nsid", "<u4"),
-        ("session", "<u4"),
-        ("reserved0", "<u4"),
-        ("mptr", "<u8"),
-        ("prp1", "<u8"),
-        ("prp2", "<u8"),
-        ("first_token", "<u4"),
-        ("tokens", "<u4"),
-        ("before", "<u4"),
-        ("layers", "<u4"),
-        ("reserved1", "<u4", (2,)),
-    ]
-)
-ValueCommand = np.dtype(
-    [
-        ("opcode", "<u1"),
-        ("flags", "<u1"),
-        ("cid", "<u2"),
-        ("nsid", "<u4"),
-        ("key_low", "<u1", (8,)),
-        ("mptr", "<u8"),
-        ("prp1", "<u8"),
-        ("prp2", "<u8"),
-        ("size", "<u4"),
-        ("key_bytes", "<u1"),
-        ("options", "<u1"),
-        ("upload", "<u2"),
-        ("offset", "<u4"),
-        ("total", "<u4"),
-        ("key_high", "<u1", (8,)),
-    ]
-)
-FfnSubmit = np.dtype(
-    [
-        ("opcode", "<u1"),
-        ("flags", "<u1"),
-        ("cid", "<u2"),
-        ("nsid", "<u4"),
-        ("key_low", "<u1", (8,)),
-        ("mptr", "<u8"),
-        ("prp1", "<u8"),
-        ("prp2", "<u8"),
-        ("offset", "<u4"),
-        ("hidden", "<u2"),
-        ("neurons", "<u2"),
-        ("layout", "<u1"),
-        ("activation", "<u1"),
-        ("tokens", "<u1"),
-        ("key_bytes", "<u1"),
-        ("crc32c", "<u4"),
-        ("key_high", "<u1", (8,)),
-    ]
-)
-AttnRows = np.dtype(
-    [
-        ("opcode", "<u1"),
-        ("flags", "<u1"),
-        ("cid", "<u2"),
-        ("nsid", "<u4"),
-        ("reserved0", "<u4", (2,)),
-        ("mptr", "<u8"),
-        ("prp1", "<u8"),
-        ("prp2", "<u8"),
-        ("rows", "<u4"),
-        ("data_bytes", "<u4"),
-        ("crc32c", "<u4"),
-        ("reserved1", "<u4", (3,)),
-    ]
-)
-AttnRow = np.dtype(
-    [
-        ("reserved0", "<u4", (2,)),
-        ("session", "<u4"),
-        ("head", "<u1"),
-        ("heads", "<u1"),
-        ("layer", "<u2"),
-        ("data_bytes", "<u4"),
-        ("reserved1", "<u4", (5,)),
-        ("tokens", "<u4"),
-        ("mode", "<u1"),
-        ("group", "<u1"),
-        ("has_valid", "<u1"),
-        ("reserved2", "<u1"),
-        ("r", "<u2"),
-        ("k_top", "<u2"),
-        ("local", "<u2"),
-        ("inline_tokens", "<u2"),
-        ("reserved3", "<u4"),
-        ("scale_log2e", "<u4"),
-    ]
-)
-AttnRowResult = np.dtype(
-    [
-        ("status", "<u4"),
-        ("engine_status", "<u4"),
-        ("data_bytes", "<u4"),
-        ("reserved", "<u4"),
-    ]
-)
-MemoryRange = np.dtype(
-    [
-        ("nsid", "<u4"),
-        ("length", "<u4"),
-        ("start", "<u8"),
-        ("reserved", "<u8", (2,)),
-    ]
-)
-DatasetRange = np.dtype(
-    [
-        ("attributes", "<u4"),
-        ("blocks", "<u4"),
-        ("first_block", "<u8"),
-    ]
-)
-CopyRange = np.dtype(
-    [
-        ("reserved0", "<u8"),
-        ("first_block", "<u8"),
-        ("blocks", "<u2"),
-        ("reserved1", "<u2", (3,)),
-        ("reserved2", "<u8"),
-    ]
-)
-SglDescriptor = np.dtype(
-    [
-        ("address", "<u8"),
-        ("length", "<u4"),
-        ("reserved", "<u1", (3,)),
-        ("kind", "<u1"),
-    ]
-)
-RingSegment = np.dtype(
-    [
-        ("magic", "<u4"),
-        ("version", "<u4"),
-        ("bytes", "<u8"),
-        ("device_event", "<u4"),
-        ("device_sleeps", "<u4"),
-        ("host_event", "<u4"),
-        ("host_waiters", "<u4"),
-        ("reserved", "<u8", (4,)),
-    ]
-)
-IdentifyController = np.dtype(
-    [
-        ("vid", "<u2"),
-        ("ssvid", "<u2"),
-        ("sn", "<u1", (20,)),
-        ("mn", "<u1", (40,)),
-        ("fr", "<u1", (8,)),
-        ("rab", "<u1"),
-        ("ieee", "<u1", (3,)),
-        ("cmic", "<u1"),
-        ("mdts", "<u1"),
-        ("cntlid", "<u2"),
-        ("ver", "<u4"),
-        ("rtd3r", "<u4"),
-        ("rtd3e", "<u4"),
-        ("oaes", "<u4"),
-        ("ctratt", "<u4"),
-        ("rrls", "<u2"),
-        ("bpcap", "<u1"),
-        ("reserved0", "<u1"),
-        ("nssl", "<u4"),
-        ("reserved1", "<u1", (2,)),
-        ("plsi", "<u1"),
-        ("cntrltype", "<u1"),
-        ("fguid", "<u1", (16,)),
-        ("crdt", "<u2", (3,)),
-        ("crcap", "<u1"),
-        ("reserved2", "<u1", (118,)),
-        ("nvmsr", "<u1"),
-        ("vwci", "<u1"),
-        ("mec", "<u1"),
-        ("oacs", "<u2"),
-        ("acl", "<u1"),
-        ("aerl", "<u1"),
-        ("frmw", "<u1"),
-        ("lpa", "<u1"),
-        ("elpe", "<u1"),
-        ("npss", "<u1"),
-        ("avscc", "<u1"),
-        ("apsta", "<u1"),
-        ("wctemp", "<u2"),
-        ("cctemp", "<u2"),
-        ("mtfa", "<u2"),
-        ("hmpre", "<u4"),
-        ("hmmin", "<u4"),
-        ("tnvmcap", "<u8", (2,)),
-        ("unvmcap", "<u8", (2,)),
-        ("rpmbs", "<u4"),
-        ("edstt", "<u2"),
-        ("dsto", "<u1"),
-        ("fwug", "<u1"),
-        ("kas", "<u2"),
-        ("hctma", "<u2"),
-        ("mntmt", "<u2"),
-        ("mxtmt", "<u2"),
-        ("sanicap", "<u4"),
-        ("hmminds", "<u4"),
-        ("hmmaxd", "<u2"),
-        ("nsetidmax", "<u2"),
-        ("endgidmax", "<u2"),
-        ("anatt", "<u1"),
-        ("anacap", "<u1"),
-        ("anagrpmax", "<u4"),
-        ("nanagrpid", "<u4"),
-        ("pels", "<u4"),
-        ("domain_id", "<u2"),
-        ("kpioc", "<u1"),
-        ("reserved3", "<u1"),
-        ("mptfawr", "<u2"),
-        ("reserved4", "<u1", (6,)),
-        ("megcap", "<u8", (2,)),
-        ("tmpthha", "<u1"),
-        ("reserved5", "<u1", (127,)),
-        ("sqes", "<u1"),
-        ("cqes", "<u1"),
-        ("maxcmd", "<u2"),
-        ("nn", "<u4"),
-        ("oncs", "<u2"),
-        ("fuses", "<u2"),
-        ("fna", "<u1"),
-        ("vwc", "<u1"),
-        ("awun", "<u2"),
-        ("awupf", "<u2"),
-        ("icsvscc", "<u1"),
-        ("nwpc", "<u1"),
-        ("acwu", "<u2"),
-        ("cdfs", "<u2"),
-        ("sgls", "<u4"),
-        ("mnan", "<u4"),
-        ("maxdna", "<u8", (2,)),
-        ("maxcna", "<u4"),
-        ("oaqd", "<u4"),
-        ("rhiri", "<u1"),
-        ("hirt", "<u1"),
-        ("cmmrtd", "<u2"),
-        ("nmmrtd", "<u2"),
-        ("minmrtg", "<u1"),
-        ("maxmrtg", "<u1"),
-        ("trattr", "<u1"),
-        ("reserved6", "<u1", (191,)),
-        ("subnqn", "<u1", (256,)),
-        ("reserved7", "<u1", (768,)),
-        ("ioccsz", "<u4"),
-        ("iorcsz", "<u4"),
-        ("icdoff", "<u2"),
-        ("fcatt", "<u1"),
-        ("msdbd", "<u1"),
-        ("ofcs", "<u2"),
-        ("dctype", "<u1"),
-        ("reserved8", "<u1", (241,)),
-        ("psd", "<u1", (1024,)),
-        ("engine", "<u1", (16,)),
-        ("preset", "<u1", (32,)),
-        ("engine_mhz", "<u4"),
-        ("abi_version", "<u4"),
-        ("slm_bytes", "<u8"),
-        ("kv_capacity_bytes", "<u8"),
-        ("vendor_reserved", "<u1", (952,)),
-    ]
-)
-LbaFormat = np.dtype(
-    [
-        ("metadata_bytes", "<u2"),
-        ("data_bits", "<u1"),
-        ("performance", "<u1"),
-    ]
-)
-IdentifyNamespace = np.dtype(
-    [
-        ("nsze", "<u8"),
-        ("ncap", "<u8"),
-        ("nuse", "<u8"),
-        ("nsfeat", "<u1"),
-        ("nlbaf", "<u1"),
-        ("flbas", "<u1"),
-        ("mc", "<u1"),
-        ("dpc", "<u1"),
-        ("dps", "<u1"),
-        ("nmic", "<u1"),
-        ("rescap", "<u1"),
-        ("fpi", "<u1"),
-        ("dlfeat", "<u1"),
-        ("nawun", "<u2"),
-        ("nawupf", "<u2"),
-        ("nacwu", "<u2"),
-        ("nabsn", "<u2"),
-        ("nabo", "<u2"),
-        ("nabspf", "<u2"),
-        ("noiob", "<u2"),
-        ("nvmcap", "<u8", (2,)),
-        ("npwg", "<u2"),
-        ("npwa", "<u2"),
-        ("npdg", "<u2"),
-        ("npda", "<u2"),
-        ("nows", "<u2"),
-        ("mssrl", "<u2"),
-        ("mcl", "<u4"),
-        ("msrc", "<u1"),
-        ("kpios", "<u1"),
-        ("nulbaf", "<u1"),
-        ("reserved0", "<u1"),
-        ("kpiodaag", "<u4"),
-        ("reserved1", "<u1", (4,)),
-        ("anagrpid", "<u4"),
-        ("reserved2", "<u1", (3,)),
-        ("nsattr", "<u1"),
-        ("nvmsetid", "<u2"),
-        ("endgid", "<u2"),
-        ("nguid", "<u1", (16,)),
-        ("eui64", "<u1", (8,)),
-        ("lbaf", "<u4", (64,)),
-        ("reserved3", "<u1", (3712,)),
-    ]
-)
-IndependentNamespace = np.dtype(
-    [
-        ("nsfeat", "<u1"),
-        ("nmic", "<u1"),
-        ("rescap", "<u1"),
-        ("fpi", "<u1"),
-        ("anagrpid", "<u4"),
-        ("nsattr", "<u1"),
-        ("reserved0", "<u1"),
-        ("nvmsetid", "<u2"),
-        ("endgid", "<u2"),
-        ("nstat", "<u1"),
-        ("kpios", "<u1"),
-        ("maxkt", "<u2"),
-        ("reserved1", "<u2"),
-        ("rgrpid", "<u4"),
-        ("reserved2", "<u1", (4072,)),
-    ]
-)
-MemoryNamespace = np.dtype(
-    [
-        ("nsze", "<u8"),
-        ("ncap", "<u8"),
-        ("granularity", "<u4"),
-        ("reserved", "<u1", (4076,)),
-    ]
-)
-ProgramsNamespace = np.dtype(
-    [
-        ("programs", "<u2"),
-        ("active_programs", "<u2"),
-        ("max_memory_range_sets", "<u2"),
-        ("max_memory_ranges", "<u2"),
-        ("max_program_bytes", "<u4"),
-        ("reserved", "<u1", (4084,)),
-    ]
-)
-KeyValueFormat = np.dtype(
-    [
-        ("key_bytes", "<u2"),
-        ("reserved0", "<u1"),
-        ("performance", "<u1"),
-        ("value_bytes", "<u4"),
-        ("keys", "<u4"),
-        ("reserved1", "<u4"),
-    ]
-)
-KeyValueNamespace = np.dtype(
-    [
-        ("nsze", "<u8"),
-        ("reserved0", "<u8"),
-        ("nuse", "<u8"),
-        ("nsfeat", "<u1"),
-        ("nkvf", "<u1"),
-        ("nmic", "<u1"),
-        ("rescap", "<u1"),
-        ("fpi", "<u1"),
-        ("kvfc", "<u1"),
-        ("reserved1", "<u1", (2,)),
-        ("novg", "<u4"),
-        ("anagrpid", "<u4"),
-        ("reserved2", "<u1", (3,)),
-        ("nsattr", "<u1"),
-        ("nvmsetid", "<u2"),
-        ("endgid", "<u2"),
-        ("nguid", "<u1", (16,)),
-        ("eui64", "<u1", (8,)),
-        ("kvf", "<u4", (64,)),
-        ("reserved3", "<u1", (3768,)),
-    ]
-)
-ProgramDescriptor = np.dtype(
-    [
-        ("occupied", "<u1"),
-        ("active", "<u1"),
-        ("kind", "<u1"),
-        ("reserved0", "<u1"),
-        ("index", "<u2"),
-        ("reserved1", "<u2"),
-        ("identifier", "<u8"),
-        ("name", "<u1", (16,)),
-        ("reserved2", "<u1", (32,)),
-    ]
-)
-ErrorEntry = np.dtype(
-    [
-        ("count", "<u8"),
-        ("sq_id", "<u2"),
-        ("cid", "<u2"),
-        ("status", "<u2"),
-        ("location", "<u2"),
-        ("lba", "<u8"),
-        ("nsid", "<u4"),
-        ("vendor", "<u1"),
-        ("trtype", "<u1"),
-        ("csi", "<u1"),
-        ("opcode", "<u1"),
-        ("specific", "<u8"),
-        ("reserved", "<u1", (24,)),
-    ]
-)
-SmartLog = np.dtype(
-    [
-        ("critical_warning", "<u1"),
-        ("temperature", "<u1", (2,)),
-        ("spare_percent", "<u1"),
-        ("spare_threshold", "<u1"),
-        ("used_percent", "<u1"),
-        ("endurance_warning", "<u1"),
-        ("reserved0", "<u1", (25,)),
-        ("data_units_read", "<u8", (2,)),
-        ("data_units_written", "<u8", (2,)),
-        ("host_reads", "<u8", (2,)),
-        ("host_writes", "<u8", (2,)),
-        ("busy_minutes", "<u8", (2,)),
-        ("power_cycles", "<u8", (2,)),
-        ("power_on_hours", "<u8", (2,)),
-        ("unsafe_shutdowns", "<u8", (2,)),
-        ("media_errors", "<u8", (2,)),
-        ("error_entries", "<u8", (2,)),
-        ("reserved1", "<u1", (320,)),
-    ]
-)
-AnaLog = np.dtype(
-    [
-        ("changes", "<u8"),
-        ("groups", "<u2"),
-        ("reserved0", "<u2", (3,)),
-        ("group", "<u4"),
-        ("namespaces", "<u4"),
-        ("group_changes", "<u8"),
-        ("state", "<u1"),
-        ("reserved1", "<u1", (15,)),
-        ("nsid", "<u4", (4,)),
-    ]
-)
-FirmwareLog = np.dtype(
-    [
-        ("active", "<u1"),
-        ("reserved0", "<u1", (7,)),
-        ("slots", "<u8", (7,)),
-        ("reserved1", "<u1", (448,)),
-    ]
-)
-SanitizeStatus = np.dtype(
-    [
-        ("sprog", "<u2"),
-        ("sstat", "<u2"),
-        ("scdw10", "<u4"),
-        ("eto", "<u4"),
-        ("etbe", "<u4"),
-        ("etce", "<u4"),
-        ("etond", "<u4"),
-        ("etbend", "<u4"),
-        ("etcend", "<u4"),
-        ("etpvds", "<u4"),
-        ("ssi", "<u1"),
-        ("reserved", "<u1", (475,)),
-    ]
-)
-DriveStatistics = np.dtype(
-    [
-        ("version", "<u4"),
-        ("reserved0", "<u4"),
-        ("commands", "<u8"),
-        ("failed_commands", "<u8"),
-        ("host_bytes_in", "<u8"),
-        ("host_bytes_out", "<u8"),
-        ("pages_written", "<u8"),
-        ("pages_read", "<u8"),
-        ("staged_bytes_read", "<u8"),
-        ("attention_jobs", "<u8"),
-        ("device_ns", "<u8"),
-        ("engine_cycles", "<u8"),
-        ("memory_bytes", "<u8"),
-        ("journal_bytes", "<u8"),
-        ("file_writes", "<u8"),
-        ("groups_live", "<u8"),
-        ("groups_available", "<u8"),
-        ("groups_queued", "<u8"),
-        ("groups_moved", "<u8"),
-        ("units_programmed", "<u8"),
-        ("pages_sensed", "<u8"),
-        ("lost_groups", "<u8"),
-        ("filter_pages", "<u8"),
-        ("filter_rows_kept", "<u8"),
-        ("filter_rows_dropped", "<u8"),
-        ("filter_bytes", "<u8"),
-        ("staged_bytes", "<u8"),
-        ("metadata_bytes", "<u8"),
-        ("erases", "<u8"),
-        ("least_erases", "<u8"),
-        ("most_erases", "<u8"),
-        ("bad_blocks", "<u8"),
-        ("program_failures", "<u8"),
-        ("erase_failures", "<u8"),
-        ("channels", "<u8"),
-        ("channel_bytes", "<u8"),
-        ("channel_busy_ns", "<u8"),
-        ("block_reads", "<u8"),
-        ("block_writes", "<u8"),
-        ("staged_budget", "<u8"),
-        ("metadata_budget", "<u8"),
-        ("session_groups", "<u8"),
-        ("run_groups", "<u8"),
-        ("groups_levelled", "<u8"),
-        ("reads_retried", "<u8"),
-        ("sensings_repeated", "<u8"),
-        ("values", "<u8"),
-        ("value_bytes", "<u8"),
-        ("value_stores", "<u8"),
-        ("value_retrieves", "<u8"),
-        ("reserved1", "<u8", (15,)),
-    ]
-)
+KvRead = np.dtype([
+    ("opcode", "<u1"), ("flags", "<u1"), ("cid", "<u2"), ("nsid", "<u4"), ("session", "<u4"), ("head", "<u1"),
+    ("heads", "<u1"), ("layer", "<u2"), ("mptr", "<u8"), ("prp1", "<u8"), ("prp2", "<u8"), ("first_token", "<u4"),
+    ("tokens", "<u4"), ("row_bytes", "<u4"), ("kind", "<u1"), ("reserved0", "<u1", (3,)), ("reserved1", "<u4", (2,)),
+])
+SessionRemove = np.dtype([
+    ("opcode", "<u1"), ("flags", "<u1"), ("cid", "<u2"), ("nsid", "<u4"), ("session", "<u4"), ("reserved0", "<u4"),
+    ("mptr", "<u8"), ("prp1", "<u8"), ("prp2", "<u8"), ("first_token", "<u4"), ("tokens", "<u4"), ("before", "<u4"),
+    ("layers", "<u4"), ("reserved1", "<u4", (2,)),
+])
+ValueCommand = np.dtype([
+    ("opcode", "<u1"), ("flags", "<u1"), ("cid", "<u2"), ("nsid", "<u4"), ("key_low", "<u1", (8,)), ("mptr", "<u8"),
+    ("prp1", "<u8"), ("prp2", "<u8"), ("size", "<u4"), ("key_bytes", "<u1"), ("options", "<u1"), ("upload", "<u2"),
+    ("offset", "<u4"), ("total", "<u4"), ("key_high", "<u1", (8,)),
+])
+FfnSubmit = np.dtype([
+    ("opcode", "<u1"), ("flags", "<u1"), ("cid", "<u2"), ("nsid", "<u4"), ("key_low", "<u1", (8,)), ("mptr", "<u8"),
+    ("prp1", "<u8"), ("prp2", "<u8"), ("offset", "<u4"), ("hidden", "<u2"), ("neurons", "<u2"), ("layout", "<u1"),
+    ("activation", "<u1"), ("tokens", "<u1"), ("key_bytes", "<u1"), ("crc32c", "<u4"), ("key_high", "<u1", (8,)),
+])
+AttnRows = np.dtype([
+    ("opcode", "<u1"), ("flags", "<u1"), ("cid", "<u2"), ("nsid", "<u4"), ("reserved0", "<u4", (2,)), ("mptr", "<u8"),
+    ("prp1", "<u8"), ("prp2", "<u8"), ("rows", "<u4"), ("data_bytes", "<u4"), ("crc32c", "<u4"),
+    ("reserved1", "<u4", (3,)),
+])
+AttnRow = np.dtype([
+    ("reserved0", "<u4", (2,)), ("session", "<u4"), ("head", "<u1"), ("heads", "<u1"), ("layer", "<u2"),
+    ("data_bytes", "<u4"), ("reserved1", "<u4", (5,)), ("tokens", "<u4"), ("mode", "<u1"), ("group", "<u1"),
+    ("has_valid", "<u1"), ("reserved2", "<u1"), ("r", "<u2"), ("k_top", "<u2"), ("local", "<u2"),
+    ("inline_tokens", "<u2"), ("reserved3", "<u4"), ("scale_log2e", "<u4"),
+])
+AttnRowResult = np.dtype([
+    ("status", "<u4"), ("engine_status", "<u4"), ("data_bytes", "<u4"), ("reserved", "<u4"),
+])
+MemoryRange = np.dtype([
+    ("nsid", "<u4"), ("length", "<u4"), ("start", "<u8"), ("reserved", "<u8", (2,)),
+])
+DatasetRange = np.dtype([
+    ("attributes", "<u4"), ("blocks", "<u4"), ("first_block", "<u8"),
+])
+CopyRange = np.dtype([
+    ("reserved0", "<u8"), ("first_block", "<u8"), ("blocks", "<u2"), ("reserved1", "<u2", (3,)), ("reserved2", "<u8"),
+])
+SglDescriptor = np.dtype([
+    ("address", "<u8"), ("length", "<u4"), ("reserved", "<u1", (3,)), ("kind", "<u1"),
+])
+RingSegment = np.dtype([
+    ("magic", "<u4"), ("version", "<u4"), ("bytes", "<u8"), ("device_event", "<u4"), ("device_sleeps", "<u4"),
+    ("host_event", "<u4"), ("host_waiters", "<u4"), ("reserved", "<u8", (4,)),
+])
+IdentifyController = np.dtype([
+    ("vid", "<u2"), ("ssvid", "<u2"), ("sn", "<u1", (20,)), ("mn", "<u1", (40,)), ("fr", "<u1", (8,)), ("rab", "<u1"),
+    ("ieee", "<u1", (3,)), ("cmic", "<u1"), ("mdts", "<u1"), ("cntlid", "<u2"), ("ver", "<u4"), ("rtd3r", "<u4"),
+    ("rtd3e", "<u4"), ("oaes", "<u4"), ("ctratt", "<u4"), ("rrls", "<u2"), ("bpcap", "<u1"), ("reserved0", "<u1"),
+    ("nssl", "<u4"), ("reserved1", "<u1", (2,)), ("plsi", "<u1"), ("cntrltype", "<u1"), ("fguid", "<u1", (16,)),
+    ("crdt", "<u2", (3,)), ("crcap", "<u1"), ("reserved2", "<u1", (118,)), ("nvmsr", "<u1"), ("vwci", "<u1"),
+    ("mec", "<u1"), ("oacs", "<u2"), ("acl", "<u1"), ("aerl", "<u1"), ("frmw", "<u1"), ("lpa", "<u1"), ("elpe", "<u1"),
+    ("npss", "<u1"), ("avscc", "<u1"), ("apsta", "<u1"), ("wctemp", "<u2"), ("cctemp", "<u2"), ("mtfa", "<u2"),
+    ("hmpre", "<u4"), ("hmmin", "<u4"), ("tnvmcap", "<u8", (2,)), ("unvmcap", "<u8", (2,)), ("rpmbs", "<u4"),
+    ("edstt", "<u2"), ("dsto", "<u1"), ("fwug", "<u1"), ("kas", "<u2"), ("hctma", "<u2"), ("mntmt", "<u2"),
+    ("mxtmt", "<u2"), ("sanicap", "<u4"), ("hmminds", "<u4"), ("hmmaxd", "<u2"), ("nsetidmax", "<u2"),
+    ("endgidmax", "<u2"), ("anatt", "<u1"), ("anacap", "<u1"), ("anagrpmax", "<u4"), ("nanagrpid", "<u4"),
+    ("pels", "<u4"), ("domain_id", "<u2"), ("kpioc", "<u1"), ("reserved3", "<u1"), ("mptfawr", "<u2"),
+    ("reserved4", "<u1", (6,)), ("megcap", "<u8", (2,)), ("tmpthha", "<u1"), ("reserved5", "<u1", (127,)),
+    ("sqes", "<u1"), ("cqes", "<u1"), ("maxcmd", "<u2"), ("nn", "<u4"), ("oncs", "<u2"), ("fuses", "<u2"),
+    ("fna", "<u1"), ("vwc", "<u1"), ("awun", "<u2"), ("awupf", "<u2"), ("icsvscc", "<u1"), ("nwpc", "<u1"),
+    ("acwu", "<u2"), ("cdfs", "<u2"), ("sgls", "<u4"), ("mnan", "<u4"), ("maxdna", "<u8", (2,)), ("maxcna", "<u4"),
+    ("oaqd", "<u4"), ("rhiri", "<u1"), ("hirt", "<u1"), ("cmmrtd", "<u2"), ("nmmrtd", "<u2"), ("minmrtg", "<u1"),
+    ("maxmrtg", "<u1"), ("trattr", "<u1"), ("reserved6", "<u1", (191,)), ("subnqn", "<u1", (256,)),
+    ("reserved7", "<u1", (768,)), ("ioccsz", "<u4"), ("iorcsz", "<u4"), ("icdoff", "<u2"), ("fcatt", "<u1"),
+    ("msdbd", "<u1"), ("ofcs", "<u2"), ("dctype", "<u1"), ("reserved8", "<u1", (241,)), ("psd", "<u1", (1024,)),
+    ("engine", "<u1", (16,)), ("preset", "<u1", (32,)), ("engine_mhz", "<u4"), ("abi_version", "<u4"),
+    ("slm_bytes", "<u8"), ("kv_capacity_bytes", "<u8"), ("vendor_reserved", "<u1", (952,)),
+])
+LbaFormat = np.dtype([
+    ("metadata_bytes", "<u2"), ("data_bits", "<u1"), ("performance", "<u1"),
+])
+IdentifyNamespace = np.dtype([
+    ("nsze", "<u8"), ("ncap", "<u8"), ("nuse", "<u8"), ("nsfeat", "<u1"), ("nlbaf", "<u1"), ("flbas", "<u1"),
+    ("mc", "<u1"), ("dpc", "<u1"), ("dps", "<u1"), ("nmic", "<u1"), ("rescap", "<u1"), ("fpi", "<u1"),
+    ("dlfeat", "<u1"), ("nawun", "<u2"), ("nawupf", "<u2"), ("nacwu", "<u2"), ("nabsn", "<u2"), ("nabo", "<u2"),
+    ("nabspf", "<u2"), ("noiob", "<u2"), ("nvmcap", "<u8", (2,)), ("npwg", "<u2"), ("npwa", "<u2"), ("npdg", "<u2"),
+    ("npda", "<u2"), ("nows", "<u2"), ("mssrl", "<u2"), ("mcl", "<u4"), ("msrc", "<u1"), ("kpios", "<u1"),
+    ("nulbaf", "<u1"), ("reserved0", "<u1"), ("kpiodaag", "<u4"), ("reserved1", "<u1", (4,)), ("anagrpid", "<u4"),
+    ("reserved2", "<u1", (3,)), ("nsattr", "<u1"), ("nvmsetid", "<u2"), ("endgid", "<u2"), ("nguid", "<u1", (16,)),
+    ("eui64", "<u1", (8,)), ("lbaf", "<u4", (64,)), ("reserved3", "<u1", (3712,)),
+])
+IndependentNamespace = np.dtype([
+    ("nsfeat", "<u1"), ("nmic", "<u1"), ("rescap", "<u1"), ("fpi", "<u1"), ("anagrpid", "<u4"), ("nsattr", "<u1"),
+    ("reserved0", "<u1"), ("nvmsetid", "<u2"), ("endgid", "<u2"), ("nstat", "<u1"), ("kpios", "<u1"), ("maxkt", "<u2"),
+    ("reserved1", "<u2"), ("rgrpid", "<u4"), ("reserved2", "<u1", (4072,)),
+])
+MemoryNamespace = np.dtype([
+    ("nsze", "<u8"), ("ncap", "<u8"), ("granularity", "<u4"), ("reserved", "<u1", (4076,)),
+])
+ProgramsNamespace = np.dtype([
+    ("programs", "<u2"), ("active_programs", "<u2"), ("max_memory_range_sets", "<u2"), ("max_memory_ranges", "<u2"),
+    ("max_program_bytes", "<u4"), ("reserved", "<u1", (4084,)),
+])
+KeyValueFormat = np.dtype([
+    ("key_bytes", "<u2"), ("reserved0", "<u1"), ("performance", "<u1"), ("value_bytes", "<u4"), ("keys", "<u4"),
+    ("reserved1", "<u4"),
+])
+KeyValueNamespace = np.dtype([
+    ("nsze", "<u8"), ("reserved0", "<u8"), ("nuse", "<u8"), ("nsfeat", "<u1"), ("nkvf", "<u1"), ("nmic", "<u1"),
+    ("rescap", "<u1"), ("fpi", "<u1"), ("kvfc", "<u1"), ("reserved1", "<u1", (2,)), ("novg", "<u4"),
+    ("anagrpid", "<u4"), ("reserved2", "<u1", (3,)), ("nsattr", "<u1"), ("nvmsetid", "<u2"), ("endgid", "<u2"),
+    ("nguid", "<u1", (16,)), ("eui64", "<u1", (8,)), ("kvf", "<u4", (64,)), ("reserved3", "<u1", (3768,)),
+])
+ProgramDescriptor = np.dtype([
+    ("occupied", "<u1"), ("active", "<u1"), ("kind", "<u1"), ("reserved0", "<u1"), ("index", "<u2"),
+    ("reserved1", "<u2"), ("identifier", "<u8"), ("name", "<u1", (16,)), ("reserved2", "<u1", (32,)),
+])
+ErrorEntry = np.dtype([
+    ("count", "<u8"), ("sq_id", "<u2"), ("cid", "<u2"), ("status", "<u2"), ("location", "<u2"), ("lba", "<u8"),
+    ("nsid", "<u4"), ("vendor", "<u1"), ("trtype", "<u1"), ("csi", "<u1"), ("opcode", "<u1"), ("specific", "<u8"),
+    ("reserved", "<u1", (24,)),
+])
+SmartLog = np.dtype([
+    ("critical_warning", "<u1"), ("temperature", "<u1", (2,)), ("spare_percent", "<u1"), ("spare_threshold", "<u1"),
+    ("used_percent", "<u1"), ("endurance_warning", "<u1"), ("reserved0", "<u1", (25,)),
+    ("data_units_read", "<u8", (2,)), ("data_units_written", "<u8", (2,)), ("host_reads", "<u8", (2,)),
+    ("host_writes", "<u8", (2,)), ("busy_minutes", "<u8", (2,)), ("power_cycles", "<u8", (2,)),
+    ("power_on_hours", "<u8", (2,)), ("unsafe_shutdowns", "<u8", (2,)), ("media_errors", "<u8", (2,)),
+    ("error_entries", "<u8", (2,)), ("reserved1", "<u1", (320,)),
+])
+AnaLog = np.dtype([
+    ("changes", "<u8"), ("groups", "<u2"), ("reserved0", "<u2", (3,)), ("group", "<u4"), ("namespaces", "<u4"),
+    ("group_changes", "<u8"), ("state", "<u1"), ("reserved1", "<u1", (15,)), ("nsid", "<u4", (4,)),
+])
+FirmwareLog = np.dtype([
+    ("active", "<u1"), ("reserved0", "<u1", (7,)), ("slots", "<u8", (7,)), ("reserved1", "<u1", (448,)),
+])
+SanitizeStatus = np.dtype([
+    ("sprog", "<u2"), ("sstat", "<u2"), ("scdw10", "<u4"), ("eto", "<u4"), ("etbe", "<u4"), ("etce", "<u4"),
+    ("etond", "<u4"), ("etbend", "<u4"), ("etcend", "<u4"), ("etpvds", "<u4"), ("ssi", "<u1"),
+    ("reserved", "<u1", (475,)),
+])
+DriveStatistics = np.dtype([
+    ("version", "<u4"), ("reserved0", "<u4"), ("commands", "<u8"), ("failed_commands", "<u8"), ("host_bytes_in", "<u8"),
+    ("host_bytes_out", "<u8"), ("pages_written", "<u8"), ("pages_read", "<u8"), ("staged_bytes_read", "<u8"),
+    ("attention_jobs", "<u8"), ("device_ns", "<u8"), ("engine_cycles", "<u8"), ("memory_bytes", "<u8"),
+    ("journal_bytes", "<u8"), ("file_writes", "<u8"), ("groups_live", "<u8"), ("groups_available", "<u8"),
+    ("groups_queued", "<u8"), ("groups_moved", "<u8"), ("units_programmed", "<u8"), ("pages_sensed", "<u8"),
+    ("lost_groups", "<u8"), ("filter_pages", "<u8"), ("filter_rows_kept", "<u8"), ("filter_rows_dropped", "<u8"),
+    ("filter_bytes", "<u8"), ("staged_bytes", "<u8"), ("metadata_bytes", "<u8"), ("erases", "<u8"),
+    ("least_erases", "<u8"), ("most_erases", "<u8"), ("bad_blocks", "<u8"), ("program_failures", "<u8"),
+    ("erase_failures", "<u8"), ("channels", "<u8"), ("channel_bytes", "<u8"), ("channel_busy_ns", "<u8"),
+    ("block_reads", "<u8"), ("block_writes", "<u8"), ("staged_budget", "<u8"), ("metadata_budget", "<u8"),
+    ("session_groups", "<u8"), ("run_groups", "<u8"), ("groups_levelled", "<u8"), ("reads_retried", "<u8"),
+    ("sensings_repeated", "<u8"), ("values", "<u8"), ("value_bytes", "<u8"), ("value_stores", "<u8"),
+    ("value_retrieves", "<u8"), ("reserved1", "<u8", (15,)),
+])

@@ -12,15 +12,15 @@ from transformers import PreTrainedModel
 
 from kvdrive.config.resolve import Plan
 from kvdrive.errors import InputError
-from kvdrive.kvcache import saved
 from kvdrive.kvcache.hf_cache import HfCache
 from kvdrive.plugins.batches import Batches
 from kvdrive.plugins.call import Calls
+from kvdrive.plugins.continuous_batching import ContinuousBatching
 from kvdrive.plugins.forward import Forward
-from kvdrive.plugins.home import open_home
-from kvdrive.plugins.keeping import open_sessions
+from kvdrive.plugins.prefix_store import open_prefix_store
 from kvdrive.plugins.rates import ModelRates
-from kvdrive.plugins.together import Together
+from kvdrive.plugins.storage import open_storage
+from kvdrive.prefix import saved
 from kvdrive.prefix.options import SessionOptions
 from kvdrive.prefix.store import PrefixStore
 from kvdrive.targets.group import Drives
@@ -38,23 +38,23 @@ class Attachment:
         self._opened = ExitStack()
         self._sessions: PrefixStore | None = None
         self._forward = Forward(model)
-        self._home = open_home(
+        self._storage = open_storage(
             model, target, plan, self._forward, lambda *args, **named: self._calls.call(*args, **named)
         )
-        self.rates = ModelRates(model, self._forward.own, self._home.backing)
+        self.rates = ModelRates(model, self._forward.own, self._storage.backing)
         memory = place.memory if place.active == "memory" else None
-        self._batches = Batches(model, self._home, memory, self.rates)
+        self._batches = Batches(model, self._storage, memory, self.rates)
         self._schedule = self.rates.schedule(place.mini_batches)
         self._calls = Calls(
-            model, self._forward, self._home.watched, self._batches.new, self._schedule, self.limits,
+            model, self._forward, self._storage.watched, self._batches.new, self._schedule, self.limits,
             recomputes=place.on_failure == "recompute",
         )  # fmt: skip
-        self._together = Together(model, self._forward, self._calls, self._schedule)
+        self._batching = ContinuousBatching(model, self._forward, self._calls, self._schedule)
         try:
-            if place.xcache == "auto" and self._home.backing.xcache is not None:
+            if place.xcache == "auto" and self._storage.backing.xcache is not None:
                 self.rates.choose_share()
             if plan.config.sessions is not None:
-                self.keep_sessions(plan.config.sessions)
+                self.open_sessions(plan.config.sessions)
         except BaseException:
             self.detach()
             raise
@@ -69,7 +69,7 @@ class Attachment:
         return HfCache(self._batches.new(tokens, rows))
 
     def on_drives(self) -> HfCache:
-        """As `cache`; the drives attend. Without effect for policies that keep K and V on the host."""
+        """As `cache`; the drives attend. Without effect for policies that hold K and V on the host."""
         self._calls.require_own()
         return HfCache(self._batches.on_drives())
 
@@ -86,9 +86,9 @@ class Attachment:
             raise InputError("no sessions are stored here: attach the model with sessions=True")
         return self._sessions
 
-    def keep_sessions(self, options: SessionOptions) -> None:
-        """Open the store. Raises InputError, TargetError, UnsupportedError, ConflictError."""
-        self._sessions = open_sessions(self._model, self._home, self._batches, options)
+    def open_sessions(self, options: SessionOptions) -> None:
+        """Open the prefix store. Raises InputError, TargetError, UnsupportedError, ConflictError."""
+        self._sessions = open_prefix_store(self._model, self._storage, self._batches, options)
 
     def save(self, cache: HfCache, path: Path) -> None:
         """Make `cache` durable; `path` describes it for `reopen`. It survives detaching and the end of the process.
@@ -109,7 +109,7 @@ class Attachment:
 
     def why_alone(self, cache: HfCache) -> str | None:
         """The reason why `step_together` cannot take `cache`; None if it can."""
-        return self._together.refusal(cache.batch)
+        return self._batching.refusal(cache.batch)
 
     def step_together(self, caches: Sequence[HfCache], ids: torch.Tensor) -> tuple[torch.Tensor, list[int]]:
         """One decode step of several caches in one call of the model: ids int64 [rows] -> logits [rows, vocabulary].
@@ -118,16 +118,16 @@ class Attachment:
         the rows for which only the end of the call failed: it was undone for them, and their logits mean nothing. What
         failed can be repeated with one cache at a time, where lost data is recomputed.
         """
-        return self._together.step([cache.batch for cache in caches], ids)
+        return self._batching.step([cache.batch for cache in caches], ids)
 
     def detach(self) -> None:
         """Give the model its own attention back and empty every cache that is not saved."""
         if not self._forward.is_replaced:
             return
         self._forward.restore()
-        family = self._home.watched.family
+        family = self._storage.watched.family
         if self._calls.is_foreign:
-            return leave_alone(self._sessions, self._home.backing, self._opened, list(family))
+            return leave_alone(self._sessions, self._storage.backing, self._opened, list(family))
         if self._sessions is not None:
             self._sessions.prefetch.close()
         for batch in list(family):
@@ -135,7 +135,7 @@ class Attachment:
         if self._sessions is not None:
             self._sessions.close()
             self._sessions = None
-        self._home.backing.close()
+        self._storage.backing.close()
         self._schedule.close()
         self._opened.close()
 

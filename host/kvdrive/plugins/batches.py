@@ -9,15 +9,15 @@ from typing import cast
 from transformers import PreTrainedModel
 from transformers.cache_utils import CacheLayerMixin
 
-from kvdrive.kvcache import formats
 from kvdrive.kvcache.batch import Batch
 from kvdrive.kvcache.budget import Budget, MemoryOptions
 from kvdrive.kvcache.memory import InMemory
 from kvdrive.kvcache.on_drives import OnDrives
 from kvdrive.kvcache.part import Shared
 from kvdrive.kvcache.rows import Place, capacity_for
-from kvdrive.plugins.home import Home
+from kvdrive.nvme.rows import joined
 from kvdrive.plugins.rates import ModelRates
+from kvdrive.plugins.storage import Storage
 from kvdrive.plugins.support import decoder_config, heads_of, layers_in_memory
 from kvdrive.policies import Policy, make_policy
 from kvdrive.policies.drive import DrivePolicy
@@ -29,11 +29,13 @@ class Batches:
     they are on drives.
     """
 
-    def __init__(self, model: PreTrainedModel, home: Home, memory: MemoryOptions | None, rates: ModelRates) -> None:
+    def __init__(
+        self, model: PreTrainedModel, storage: Storage, memory: MemoryOptions | None, rates: ModelRates
+    ) -> None:
         self._model = model
-        self._policy = home.policy
-        self._backing = home.backing
-        self._watched = home.watched
+        self._policy = storage.policy
+        self._backing = storage.backing
+        self._watched = storage.watched
         self._memory = memory
         self._budget = Budget(memory.bytes if memory else 0)
         self._layers = decoder_config(model).num_hidden_layers
@@ -44,15 +46,12 @@ class Batches:
         return self.in_memory(tokens, rows) or self.on_drives()
 
     def on_drives(self) -> Batch:
-        """See Placements."""
         return self._registered(Batch(self._shared(), self._layers, self._in_memory(), OnDrives()))
 
     def fits(self, tokens: int, rows: int = 1) -> bool:
-        """See Placements."""
         return self._memory is not None and self._budget.fits(self._bytes_in_memory(tokens, rows))
 
     def in_memory(self, tokens: int, rows: int = 1) -> Batch | None:
-        """See Placements."""
         if self._memory is None or not self.fits(tokens, rows):
             return None
         claim = self._budget.claim(self._bytes_in_memory(tokens, rows))
@@ -66,12 +65,11 @@ class Batches:
         self._watched.look()
 
     def measure(self) -> Rates:
-        """See Placements."""
         return self._rates.resuming()
 
     def _shared(self) -> Shared:
         policy = self._policy if self._policy.in_drive else make_policy("exact")  # where no layer is on drives
-        options = formats.joined(policy.append_options, self._backing.stored_as)
+        options = joined(policy.append_options, self._backing.stored_as)
         return Shared(self._backing, cast(DrivePolicy, policy), options)
 
     def _in_memory(self) -> partial[dict[int, CacheLayerMixin]]:
@@ -90,7 +88,7 @@ class Batches:
 
 
 def _layers_without_home(model: PreTrainedModel, policy: Policy, layers: int) -> dict[int, CacheLayerMixin]:
-    """New layers, by index, that no drive has: those that transformers keeps in memory, and those of host policies."""
+    """New layers, by index, that no drive has: those that transformers holds in memory, and those of host policies."""
     found = layers_in_memory(model)
     own = {} if policy.in_drive else {index: policy.new_layer() for index in range(layers)}
     return own | found

@@ -14,8 +14,7 @@ from transformers.cache_utils import Cache, DynamicCache
 from kvdrive.errors import InputError, TargetError, UnsupportedError
 from kvdrive.identity.calls import flat
 from kvdrive.kvcache.batch import Batch
-from kvdrive.kvcache.borrowed import BorrowedCache, borrow
-from kvdrive.kvcache.hf_cache import HfCache
+from kvdrive.kvcache.hf_cache import HfCache, borrow
 from kvdrive.kvcache.loading import LateLoadError
 from kvdrive.kvcache.mini_batches import MiniBatches
 from kvdrive.kvcache.overflow import Overflow
@@ -147,8 +146,6 @@ class Calls(Owned):
     def _cache_of(self, arguments: dict[str, Any]) -> HfCache | None:
         """The cache of a call; a new one where transformers would start with an empty one. Raises UnsupportedError."""
         given = arguments.get("past_key_values")
-        if isinstance(given, BorrowedCache):
-            given = given.stands_for
         if isinstance(given, HfCache):
             if given.batch not in self._watched.family:
                 raise UnsupportedError("this cache belongs to another attachment: its K and V are not this model's")

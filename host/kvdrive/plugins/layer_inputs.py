@@ -80,7 +80,7 @@ def _check(model: PreTrainedModel, xcache: XCache) -> None:
     mask = torch.ones_like(ids)
     mask[1, :_PADDING] = 0
     cache = DynamicCache(config=decoder_config(model))
-    with xcache.inputs.kept():
+    with xcache.inputs.retained():
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             model(ids, attention_mask=mask, past_key_values=cache, use_cache=True)
         calls = {layer: xcache.call(layer) for layer in xcache.projections.modules}

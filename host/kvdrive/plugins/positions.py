@@ -6,9 +6,8 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
+from kvdrive.kvcache.xcache.projections import LENGTH_DEPENDENT
 from kvdrive.plugins.support import ON_DRIVES, decoder_config, layer_types
-
-_OF_LENGTH = ("dynamic", "longrope")  # kinds of rotary tables that change with the length of the sequence
 
 
 def positions_of(model: PreTrainedModel) -> int | None:
@@ -19,17 +18,17 @@ def positions_of(model: PreTrainedModel) -> int | None:
 
 def why_not_removable(config: Any) -> str | None:
     """Why the rest would be wrong if tokens in the middle of a sequence were removed; None if it would not."""
-    kinds = _rotary_kinds(config)
+    kinds = rotary_kinds(config)
     if not kinds:
         return "its positions are not rotary, so the tokens that remain would have wrong ones"
-    if changing := sorted(kinds & set(_OF_LENGTH)):
+    if changing := sorted(kinds & set(LENGTH_DEPENDENT)):
         return f"its rotary positions ({', '.join(changing)}) depend on the length of the sequence"
     if set(layer_types(config)) != {ON_DRIVES}:
         return "some of its layers stay in memory, and keep what the drives would remove"
     return None
 
 
-def _rotary_kinds(config: Any) -> set[str]:
+def rotary_kinds(config: Any) -> set[str]:
     """Kinds of the model's rotary tables, in transformers' terms; empty if it has none."""
     parameters = getattr(config, "rope_parameters", None) or {}
     tables = [one for one in parameters.values() if isinstance(one, dict)] or [parameters]

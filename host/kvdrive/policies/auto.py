@@ -37,16 +37,13 @@ class Auto(DrivePolicy):
 
     @property
     def label(self) -> str:
-        """See Policy."""
         return f"KL {self.limit}"
 
     @property
     def identity(self) -> str:
-        """See Policy."""
         return self.label if self.choice is None else f"{self.label}, {self.choice.identity}"
 
     def fitted(self, fingerprint: Callable[[], bytes]) -> Auto:
-        """See Policy."""
         return self if self.choice else Auto(kl=self.limit, choice=read_choice(fingerprint(), self.limit))
 
     def of_heads(self, layer: int, kv_heads: int) -> Sequence[DrivePolicy]:

@@ -98,7 +98,10 @@ def keep_choices(fingerprint: bytes, choices: Mapping[str, Choice]) -> Path:
     """Write choices by limit, beside those for other limits. Returns their file. Raises InputError."""
     path = place_of(fingerprint)
     private.make_folder(path.parent)
-    every = {limit: _as_json(one) for limit, one in (read_choices(fingerprint) | dict(choices)).items()}
+    every = {
+        limit: asdict(one) | {"ratios": plain(one.ratios)}
+        for limit, one in (read_choices(fingerprint) | dict(choices)).items()
+    }
     private.write_text(path, json.dumps({"model": fingerprint.hex(), "choices": every}, indent=1) + "\n")
     return path
 
@@ -106,10 +109,6 @@ def keep_choices(fingerprint: bytes, choices: Mapping[str, Choice]) -> Path:
 def plain(ratios: Ratios) -> list[list[str]]:
     """Ratios as people write them."""
     return [[str(share) for share in row] for row in ratios]
-
-
-def _as_json(choice: Choice) -> dict[str, Any]:
-    return asdict(choice) | {"ratios": plain(choice.ratios)}
 
 
 def _checked(limit: str, found: dict[str, Any]) -> Choice:

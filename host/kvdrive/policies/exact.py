@@ -26,9 +26,7 @@ class Exact(DrivePolicy):
         super().__init__(ratio)
 
     def parameters(self, tokens: int, head_dim: int, valid: Mask | None = None, pending: int = 0) -> Parameters:
-        """See DrivePolicy."""
         return EVERYTHING if valid is None else Parameters(valid=valid)
 
     def bytes_needed(self, tokens: int, head_dim: int, row_bytes: int) -> int:
-        """See Policy."""
         return 2 * tokens * row_bytes

@@ -41,7 +41,6 @@ class Groups(DrivePolicy):
 
     @property
     def label(self) -> str:
-        """See Policy."""
         unit = [f"unit {self.unit}"] * (self.unit != DEFAULT_UNIT)
         return ", ".join([str(self.ratio), *unit, *[f"{self.unread:g} unread"] * bool(self.unread)])
 
@@ -55,7 +54,6 @@ class Groups(DrivePolicy):
         return min(units, max(_LEAST_UNITS, ceil(units * self.ratio)))
 
     def parameters(self, tokens: int, head_dim: int, valid: Mask | None = None, pending: int = 0) -> Parameters:
-        """See DrivePolicy."""
         chosen = self.chosen(tokens)
         if chosen == self.units(tokens):
             return Parameters(valid=valid)

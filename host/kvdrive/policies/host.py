@@ -1,4 +1,4 @@
-"""Policies that run on the host. The tokens that such a policy keeps are in this process and on no drive."""
+"""Policies that run on the host. The tokens that such a policy retains are in this process and on no drive."""
 
 from __future__ import annotations
 
@@ -13,46 +13,45 @@ from numpy.typing import NDArray
 from kvdrive.config.abilities import Ability
 from kvdrive.errors import UnsupportedError
 from kvdrive.kvcache.calls import AttachedLayer, KvHandle, LayerCall
-from kvdrive.kvcache.half import to_half
+from kvdrive.kvcache.scaling import to_half
 from kvdrive.policies.base import Policy
 
 Halves = NDArray[np.float16]
 
 
-class Kept(ABC):
-    """The tokens that a policy keeps of one sequence in one layer. `bytes_read`: K and V that `attend` has read."""
+class Retained(ABC):
+    """The tokens that a policy retains of one sequence in one layer. `bytes_read`: K and V that `attend` has read."""
 
     bytes_read: int
 
     @abstractmethod
     def attend(self, q: Halves, k: Halves, v: Halves) -> Halves:
-        """Attend to the kept tokens and a new one: its q [heads, g, d], k and v [heads, d] -> out [heads, g, d]."""
+        """Attend to the retained tokens and a new one: its q [heads, g, d], k and v [heads, d] -> out [heads, g, d]."""
 
 
 class HostPolicy(Policy):
     """A policy that needs data that no drive returns, e.g. attention weights. Its caches cannot be cropped or saved."""
 
     in_drive: ClassVar[bool] = False
-    lacks: ClassVar[Mapping[Ability, str]] = dict.fromkeys(Ability, "it keeps the tokens that it chose on the host")
+    lacks: ClassVar[Mapping[Ability, str]] = dict.fromkeys(Ability, "it retains the tokens that it chose on the host")
 
     @abstractmethod
-    def keep(self, q: torch.Tensor, k: Halves, v: Halves, scale: float) -> Kept:
+    def retain(self, q: torch.Tensor, k: Halves, v: Halves, scale: float) -> Retained:
         """Choose from a prompt: q [heads, g, n, d] in the model's precision, k and v [heads, n, d] binary16."""
 
     def new_layer(self) -> HostLayer:
-        """See Policy."""
         return HostLayer(self)
 
 
 class HostLayer(AttachedLayer):
-    """One layer of the cache: the kept tokens of each row, which exist after the first call."""
+    """One layer of the cache: the retained tokens of each row, which exist after the first call."""
 
     is_croppable = False
 
     def __init__(self, policy: HostPolicy) -> None:
         super().__init__()
         self.policy = policy
-        self.rows: list[Kept] = []
+        self.rows: list[Retained] = []
         self.tokens = 0
 
     def update(
@@ -66,14 +65,14 @@ class HostLayer(AttachedLayer):
         return handle, handle
 
     def prefilled(self, call: LayerCall) -> None:
-        """See AttachedLayer. Chooses the kept tokens of each row. Raises RangeError."""
+        """See AttachedLayer. Chooses the retained tokens of each row. Raises RangeError."""
         grouped = _grouped(call.query, call.handle.keys)
         k, v = to_half(call.handle.keys, "K"), to_half(call.handle.values, "V")
         for row in range(len(k)):
             seen = _unpadded(call.mask, row, k.shape[2])
             scale = _scale(call.query, call.scaling)
-            kept = self.policy.keep(grouped[row][:, :, seen], k[row][:, seen], v[row][:, seen], scale)
-            self.rows.append(kept)
+            retained = self.policy.retain(grouped[row][:, :, seen], k[row][:, seen], v[row][:, seen], scale)
+            self.rows.append(retained)
 
     def attend(self, call: LayerCall) -> torch.Tensor:
         """See AttachedLayer; policies that run on the host serve no sinks. Raises RangeError, UnsupportedError."""
@@ -81,9 +80,9 @@ class HostLayer(AttachedLayer):
         k, v = to_half(call.handle.keys, "K"), to_half(call.handle.values, "V")
         q = to_half(_grouped(call.query, call.handle.keys), "Q")
         out = np.empty((batch, new_tokens, heads, head_dim), np.float16)
-        for row, kept in enumerate(self.rows):
+        for row, retained in enumerate(self.rows):
             for i in range(new_tokens):
-                result = kept.attend(np.ascontiguousarray(q[row, :, :, i]), k[row, :, i], v[row, :, i])
+                result = retained.attend(np.ascontiguousarray(q[row, :, :, i]), k[row, :, i], v[row, :, i])
                 out[row, i] = result.reshape(heads, head_dim)
         return torch.from_numpy(out).to(call.query)
 

@@ -17,7 +17,6 @@ class Local(DrivePolicy):
     name: ClassVar[str] = "local"
 
     def parameters(self, tokens: int, head_dim: int, valid: Mask | None = None, pending: int = 0) -> Parameters:
-        """See DrivePolicy."""
         window = share(tokens + pending, self.ratio) - pending
         if window >= tokens:
             return Parameters(valid=valid)
@@ -26,5 +25,4 @@ class Local(DrivePolicy):
         return Parameters(valid=recent if valid is None else recent & valid)
 
     def bytes_needed(self, tokens: int, head_dim: int, row_bytes: int) -> int:
-        """See Policy."""
         return 2 * share(tokens, self.ratio) * row_bytes

@@ -39,7 +39,6 @@ class SparF(DrivePolicy):
         return min(share(tokens, self.ratio), abi.MAX_TOP_K)
 
     def parameters(self, tokens: int, head_dim: int, valid: Mask | None = None, pending: int = 0) -> Parameters:
-        """See DrivePolicy."""
         r, k_top = self.rows(head_dim), self.chosen(tokens + pending)
         local = int(k_top * LOCAL_SHARE)
         k_top = max(1, min(k_top - pending, tokens))
@@ -48,7 +47,6 @@ class SparF(DrivePolicy):
         return Parameters(abi.Mode.SPARF_ATTEND, r, k_top, min(max(local - pending, 0), k_top), valid)
 
     def bytes_needed(self, tokens: int, head_dim: int, row_bytes: int) -> int:
-        """See Policy."""
         k_top, r = self.chosen(tokens), self.rows(head_dim)
         columns = 0 if k_top == tokens and r == head_dim else 2 * tokens * r
         return columns + 2 * k_top * row_bytes

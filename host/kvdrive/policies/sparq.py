@@ -19,6 +19,5 @@ class SparQ(SparF):
     name: ClassVar[str] = "sparq"
 
     def chosen(self, tokens: int) -> int:
-        """See SparF."""
         count = tokens if self.ratio == 1 else share(tokens, self.ratio / 2)
         return min(count, abi.MAX_TOP_K)

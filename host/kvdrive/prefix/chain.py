@@ -57,10 +57,14 @@ class Chain:
 
     def keys(self, ids: Sequence[int]) -> Iterator[int]:
         """The key of each whole block of `ids`, computed one by one as they are asked for."""
-        digest, tokens = self._root, np.asarray(ids, "<u4")
+        yield from map(_key, self.digests(self._root, ids))
+
+    def digests(self, digest: bytes, ids: Sequence[int]) -> Iterator[bytes]:
+        """The digest of each whole block of `ids`, which follow a prefix with this digest."""
+        tokens = np.asarray(ids, "<u4")
         for first in range(0, len(tokens) - self.block + 1, self.block):
             digest = hashlib.sha256(digest + tokens[first : first + self.block].tobytes()).digest()
-            yield _key(digest)
+            yield digest
 
 
 class GrowingChain:
@@ -76,13 +80,10 @@ class GrowingChain:
         """Keys of the whole blocks of `ids` behind those that are known already. `ids`: the sequence from token 0
         on.
         """
-        block, fresh = self._chain.block, []
-        while (len(self.keys) + 1) * block <= len(ids):
-            first = len(self.keys) * block
-            tokens = np.asarray(ids[first : first + block], "<u4")
-            self._digest = hashlib.sha256(self._digest + tokens.tobytes()).digest()
-            self.keys.append(_key(self._digest))
-            fresh.append(self.keys[-1])
+        digests = list(self._chain.digests(self._digest, ids[self.tokens :]))
+        self._digest = digests[-1] if digests else self._digest
+        fresh = [_key(digest) for digest in digests]
+        self.keys += fresh
         return fresh
 
     @property

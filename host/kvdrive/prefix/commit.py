@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvdrive.kvcache.places import places_of
+from kvdrive.kvcache.drive_sequence import places_of
 from kvdrive.kvcache.sequence import Sequence
 from kvdrive.prefix.context import Context
 from kvdrive.prefix.entry import Entry, describe
@@ -31,7 +31,7 @@ class Committed:
 
     def commit(self, record: Record, sequence: Sequence, tokens: Tokens, count: int) -> None:
         """Name the first `count` tokens, which are durable with their `record`. Replaced sessions, and those beyond the
-        bounds, leave the index at the same time. Raises sqlite3.Error.
+        bounds, are removed from the index at the same time. Raises sqlite3.Error.
         """
         context, index, number = self._context, self._index, self.number
         written = max(count - self._counted, 0) * record.bytes_per_token
@@ -93,7 +93,7 @@ class Committed:
             self._context.stored.drop([source.id])
 
     def _replaced(self, record: Record, tokens: Tokens, count: int) -> Entry | None:
-        """The session that a commit replaces: the one with its name, or the one that it goes on with."""
+        """The session that a commit replaces: the one with its name, or the one that it continues."""
         if record.name:
             named = self._index.named(record.name, record.tenant)
             return named if named is not None and named.id != self.number and not is_alive(named.owner) else None

@@ -14,7 +14,7 @@ class Entry:
 
     `tokens`: how many are stored; `tail`: the token numbers behind the last whole block; `last`: that block's key.
     `slices`: where it is: [drive, session number on it, first KV head, last KV head + 1] each. `record`: what is
-    needed to go on with it (`record.Record`), as text. `bytes_per_token`: K and V of all layers. `created`,
+    needed to continue it (`record.Record`), as text. `bytes_per_token`: K and V of all layers. `created`,
     `used`: seconds since 1970; `tick`: when it was used, as a count of all uses. `owner`: the process that may still
     append to it, or "".
     """

@@ -55,7 +55,7 @@ class Index:
 
     `made`: it is new, or a process was killed before `filled`: whoever has the drives fills it (`rebuild`). A file that
     is damaged or no index is made anew, and one that cannot be written is made in memory. Raises InputError for an
-    index of a later version, and while another process keeps it locked.
+    index of a later version, and while another process holds its lock.
     """
 
     def __init__(self, path: Path | str, clock: Callable[[], float] = time.time) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Several
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from kvdrive.kvcache.backing import Backing
 from kvdrive.kvcache.sequence import Sequence
@@ -12,6 +13,9 @@ from kvdrive.nvme.rows import tokens_per_group
 from kvdrive.prefix.chain import block_tokens
 from kvdrive.prefix.record import Record
 from kvdrive.targets.group import split
+
+if TYPE_CHECKING:
+    from kvdrive.kvcache.batch import Batch
 
 
 class Layouts:
@@ -52,6 +56,19 @@ class Layouts:
         """The layout of a cache's one sequence; that of K and V before it is opened."""
         as_inputs = bool(sequences) and isinstance(sequences[0], InputSequence)
         return self.inputs if as_inputs and self.inputs is not None else self.kv
+
+    def record(self, batch: Batch, row: int = 0, name: str = "") -> Record:
+        """What is needed to continue a row of a batch."""
+        sequence, layout = batch.sequences[row], self.of(batch.sequences[row:])
+        inputs = layout.inputs
+        if inputs is not None and isinstance(sequence, InputSequence):
+            inputs = inputs | {"layers": sequence.describe()}
+        indices, removals = (
+            [layer.index for layer in batch.drive_layers],
+            [[one.at, one.tokens] for one in batch.removals],
+        )
+        layers = batch.describe_layers()
+        return replace(layout, name=name, indices=indices, layers=layers, removals=removals, inputs=inputs)
 
     @property
     def all(self) -> list[Record]:

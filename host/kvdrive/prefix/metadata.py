@@ -18,7 +18,6 @@ from kvdrive import abi
 from kvdrive.errors import KvdriveError
 from kvdrive.kvcache.session import OWN_LAYERS, Session
 from kvdrive.kvcache.slices import Slice, gather
-from kvdrive.nvme.commands import Halves
 from kvdrive.nvme.errors import CommandError
 from kvdrive.prefix.record import CHAIN_VALUES, Record
 from kvdrive.targets.base import Target
@@ -86,30 +85,22 @@ class Metadata:
         gather([one.queue.start(partial(mark, part, one)) for part, one in enumerate(parts)])
 
 
-def token_rows(ids: list[int]) -> Halves:
-    """Token numbers as rows [1, tokens, 8]."""
+def put_tokens(session: Session, first: int, ids: list[int]) -> None:
+    """Append the token numbers from token `first` on. Raises CommandError."""
     numbers = np.asarray(ids, np.uint32)
     rows = np.zeros((1, len(ids), CHAIN_VALUES), np.float16)
     for digit in range(3):
         rows[0, :, digit] = numbers >> (digit * _DIGIT_BITS) & ((1 << _DIGIT_BITS) - 1)
-    return rows
-
-
-def tokens_of(rows: Halves) -> list[int]:
-    """The token numbers of rows [1, tokens, 8]."""
-    digits = rows[0, :, :3].astype(np.int64)
-    found: list[int] = (digits @ (1 << _DIGIT_BITS * np.arange(3))).tolist()
-    return found
-
-
-def put_tokens(session: Session, first: int, ids: list[int]) -> None:
-    """Append the token numbers from token `first` on. Raises CommandError."""
-    session.append(CHAIN_LAYER, abi.KvKind.KEYS, first, token_rows(ids))
+    session.append(CHAIN_LAYER, abi.KvKind.KEYS, first, rows)
 
 
 def read_tokens(session: Session, count: int) -> list[int]:
     """The first `count` token numbers. Raises CommandError."""
-    return tokens_of(session.read(CHAIN_LAYER, abi.KvKind.KEYS, 0, (1, count, CHAIN_VALUES))) if count else []
+    if not count:
+        return []
+    digits = session.read(CHAIN_LAYER, abi.KvKind.KEYS, 0, (1, count, CHAIN_VALUES))[0, :, :3].astype(np.int64)
+    found: list[int] = (digits @ (1 << _DIGIT_BITS * np.arange(3))).tolist()
+    return found
 
 
 def put_record(session: Session, record: Record) -> None:

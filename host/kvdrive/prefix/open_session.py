@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import sqlite3
 from concurrent.futures import Future, wait
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,7 +15,6 @@ import torch
 from kvdrive import abi
 from kvdrive.errors import KvdriveError, TargetError
 from kvdrive.identity.calls import why_not_plain
-from kvdrive.kvcache.overflow import Removal
 from kvdrive.kvcache.xcache.sequence import InputSequence
 from kvdrive.nvme.errors import CommandError
 from kvdrive.prefix.commit import Committed
@@ -37,7 +35,7 @@ log = logging.getLogger(__name__)
 class OpenSession:
     """The listener of `batch` (see `kvcache.listener.Listener`), open until `batch` has none.
 
-    `layouts`: those of its tenant. `strategy`: how it goes on with stored tokens; None: none were found. `full`: why
+    `layouts`: those of its tenant. `strategy`: how it uses stored tokens; None: none were found. `full`: why
     the drives take no more changes of its session; "": they do.
     """
 
@@ -61,8 +59,7 @@ class OpenSession:
     def resume(self, match: Match) -> None:
         """Fill the empty batch with stored tokens."""
         entry, record = match.entry, Record.of(match.entry.record)
-        removals = [Removal(at, tokens) for at, tokens in record.removals]
-        self.batch.adopt([match.sequence], torch.tensor([match.tokens]), record.layers, removals)
+        self.batch.adopt([match.sequence], torch.tensor([match.tokens]), record.layers, record.events)
         held, removed = record.split(match.tokens)
         self.tokens.fill([] if self.strategy == "recompute" else held, removed)
         # with X the fork's record may name tokens that the fork does not have: the next save replaces it
@@ -94,17 +91,11 @@ class OpenSession:
 
     @property
     def record(self) -> Record:
-        """What is needed to go on with it."""
-        batch, layout = self.batch, self.layout
-        inputs, indices = None, [layer.index for layer in batch.drive_layers]
-        if isinstance(row := batch.sequences[0], InputSequence) and layout.inputs is not None:
-            inputs = layout.inputs | {"layers": row.describe_layers()}
-        layers, removals = batch.describe_layers(), self._removals
-        return replace(layout, name=self.name, indices=indices, layers=layers, removals=removals, inputs=inputs)
+        """What is needed to continue it."""
+        return self.layouts.record(self.batch, name=self.name)
 
     @property
     def _removals(self) -> list[list[int]]:
-        """See Record."""
         return [[removal.at, removal.tokens] for removal in self.batch.removals]
 
     @property
@@ -129,10 +120,10 @@ class OpenSession:
         every = self._context.every
         if self._stored // every > self.saved // every:
             try:
-                if self.batch.placement.saves_behind:
-                    self._save_behind()
-                else:
+                if self.batch.placement.drives_attend:
                     self.save()
+                else:
+                    self._save_behind()
             except BaseException:
                 tokens.truncate(before)  # the call counts as failed
                 raise
@@ -148,7 +139,7 @@ class OpenSession:
             self._begin_anew()
 
     def removes(self, tokens: int) -> None:
-        """See Listener. What the index names stays a session of its own; the batch goes on with a fork, which no
+        """See Listener. What the index names stays a session of its own; the batch continues with a fork, which no
         rebuilt index takes for whole.
         """
         self._wait_quietly()
@@ -156,16 +147,14 @@ class OpenSession:
         self.metadata.mark_unusable(self.batch.sequences[0].slices, self.record)
 
     def removed_tokens(self, tokens: int) -> None:
-        """See Listener."""
         self.tokens.remove(tokens)
         self.committed.removed(tokens)
 
     def reordered(self) -> None:
-        """See Listener."""
         self.stop("its rows change places")
 
     def model_changed(self, reason: str) -> None:
-        """See Listener. What was saved stays what it is; the batch goes on with a fork of it."""
+        """See Listener. What was saved stays what it is; the batch continues with a fork of it."""
         if not self.batch.length:
             return self.tokens.rename()
         self._wait_quietly()
@@ -183,19 +172,16 @@ class OpenSession:
         self._begin_anew()
 
     def make_room(self) -> bool:
-        """See Listener."""
         return self._context.evictor.make_room()
 
     def runs_in_memory_alone(self, reason: str) -> bool:
-        """See Listener."""
-        log.warning("a sequence goes on in memory, its later tokens are not saved: %s", reason)
+        log.warning("a sequence continues in memory, and its later tokens are not saved: %s", reason)
         self._wait_quietly()
         self.committed.close()
         self.batch.listener = None
         return self.number is not None
 
     def detaching(self) -> None:
-        """See Listener."""
         self.finish()
 
     # ---- saving ----
@@ -209,7 +195,7 @@ class OpenSession:
         return self._admitted
 
     def save(self) -> None:
-        """Save what the drives have. A failure is logged, and generation goes on.
+        """Save what the drives have. A failure is logged, and generation continues.
 
         Raises TargetError, and CommandError when K and V themselves could not be stored.
         """
@@ -264,7 +250,7 @@ class OpenSession:
         self.batch.reset()
 
     def stop(self, reason: str) -> None:
-        """Save no more of this sequence, which goes on. What was saved of it is forgotten."""
+        """Save no more of this sequence, which continues. What was saved of it is forgotten."""
         log.warning("a sequence is not saved: %s", reason)
         self._wait_quietly()
         self.committed.withdraw()
@@ -286,7 +272,7 @@ class OpenSession:
             log.info("a save in the background failed: %s", error)
 
     def _save_behind(self) -> None:
-        """Save what is on its way to the drives now, in the background, one save at a time.
+        """Save what is in transfer to the drives now, in the background, one save at a time.
 
         Raises the TargetError of the save before.
         """
@@ -363,7 +349,7 @@ class OpenSession:
         return bool(self.full)
 
     def _fork(self) -> None:
-        """What the index names stays a session of its own; the batch goes on with a fork of it."""
+        """What the index names stays a session of its own; the batch continues with a fork of it."""
         if self.number is not None:
             self.batch.sequences[:] = [sequence.fork() for sequence in self.batch.sequences]
             self.committed.detach()

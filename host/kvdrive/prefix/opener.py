@@ -42,7 +42,7 @@ class Opener:
         stats.lookups += find or match is not None
         try:
             batch, strategy = self.planner.place(request, match, waits=waits)
-            batch.require_all_on_drives()
+            batch.require_on_drives()
         except BaseException:
             if match is not None:
                 drop([match.sequence])

@@ -67,7 +67,7 @@ class Planner:
         return not self._costs.choose(turn, STRATEGIES if in_memory else ON_DRIVES).forks
 
     def place(self, request: Request, match: Match | None, *, waits: bool) -> tuple[Batch, Strategy | None]:
-        """An empty batch for a request, and how it goes on with what was found.
+        """An empty batch for a request, and its resume strategy for what was found.
 
         `waits`: the request waits, so that all layers may be loaded before the first one computes.
         """
@@ -96,7 +96,7 @@ class Planner:
         return self._costs.choose(self._turn(request, entry, known), STRATEGIES).strategy == "load"
 
     def _turn(self, request: Request, entry: Entry, held: int, *, in_memory: bool = True) -> Turn:
-        """A request that goes on behind `held` stored tokens."""
+        """A request that continues behind `held` stored tokens."""
         record = Record.of(entry.record)
         new_tokens = max(len(request.prompt) - held, 1)
         return Turn(held, new_tokens, request.new_tokens, held * record.bytes_per_token, len(record.layers), in_memory)

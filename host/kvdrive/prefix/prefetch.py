@@ -1,8 +1,8 @@
 """Stored sessions that waiting requests will use, brought into memory before their turn (AttentionStore's prefetch).
 
-Where sequences run in memory, their K and V are loaded; where the drive attends and keeps in the page cache what it
+Where sequences run in memory, their K and V are loaded; where the drive attends and holds in the page cache what it
 reads, they are read there. The window covers as many requests as there is room for: C_mem / S_kv. The queue-aware
-eviction policy keeps the sessions of all waiting requests.
+eviction policy spares the sessions of all waiting requests.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Prefetch:
 
     @property
     def _cache_bytes(self) -> int:
-        """K and V that the drives keep in this machine's memory once they were read, where they attend to them."""
+        """K and V that the drives hold in this machine's memory once they were read, where they attend to them."""
         if self._opener.planner.in_memory:
             return 0
         return sum(queue.target.cache_bytes for queue in self._stored.backing.alive)

@@ -1,4 +1,4 @@
-"""What is needed to go on with a stored session, besides its tokens."""
+"""What is needed to continue a stored session, besides its tokens."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kvdrive import abi
-from kvdrive.kvcache.formats import format_of
-from kvdrive.nvme.rows import bytes_of_row, tokens_per_group
+from kvdrive.kvcache.overflow import Removal
+from kvdrive.nvme.rows import bytes_of_row, format_of, tokens_per_group
 from kvdrive.prefix.chain import Chain
 
 CHAIN_VALUES = 8  # binary16 numbers for a token on the drive (see `metadata`)
@@ -18,7 +18,7 @@ CHAIN_BYTES = 2 * CHAIN_VALUES
 
 @dataclass(frozen=True)
 class Record:
-    """What is needed to go on with a session, besides its tokens.
+    """What is needed to continue a session, besides its tokens.
 
     `model`: the fingerprint, in hexadecimal digits. `block`: see `chain`. `indices`: the layers that are on the drives;
     `layers`: KV heads, head dimension and the scales of K and V of each layer on the drives (see
@@ -27,7 +27,7 @@ class Record:
     chain names the removed tokens as well. `usable` False: tokens are being removed, so K and V do not fit the chain.
     `inputs`: of a session that holds layer inputs instead of K and V; the heads of its parts are then slices of X.
     `slices` and `slice_dim`: how many, and numbers in a row; `arithmetic`: what a projection's bits depend on beside
-    the model; `layers`: see `InputSequence.describe_layers`.
+    the model; `layers`: see `InputSequence.describe`.
     """
 
     model: str
@@ -58,6 +58,11 @@ class Record:
             else:
                 for kind in abi.KvKind:
                     yield layer, kind, shape["kv_heads"], shape["head_dim"]
+
+    @property
+    def events(self) -> list[Removal]:
+        """The removals as a batch knows them."""
+        return [Removal(at, tokens) for at, tokens in self.removals]
 
     @property
     def removed(self) -> int:

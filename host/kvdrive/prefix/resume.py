@@ -1,4 +1,4 @@
-"""How a request goes on with a stored history: load it into memory, attend to it in the drive, or compute it again."""
+"""How a request resumes a stored history: load it into memory, attend to it in the drive, or compute it again."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The prefix store: finds what the drives hold of a prompt, forks it, and saves what was computed.
 
-A stored session never changes. To go on with it, it is forked, and the fork is saved as a session of its own; the drive
+A stored session never changes. To continue it, it is forked, and the fork is saved as a session of its own; the drive
 shares what both have. Each save (`open_session`) goes in the order data, chain, FLUSH, index: whatever the index names
 is durable. Removal goes in the other order. So a process that is killed at any step leaves nothing wrong, at most
 an orphan that `collect` removes. Before a session is used, the tokens on the drive itself are compared with the wanted

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from kvdrive.errors import TargetError
 from kvdrive.kvcache.backing import Backing, drop
-from kvdrive.kvcache.drive_sequence import DriveSequence
-from kvdrive.kvcache.places import stored_at
+from kvdrive.kvcache.drive_sequence import DriveSequence, stored_at
 from kvdrive.kvcache.session import Session
 from kvdrive.nvme.errors import CommandError
 from kvdrive.prefix.entry import Entry
@@ -45,7 +44,7 @@ class StoreStats:
     loaded_bytes: int = 0
 
     def count(self, strategy: Strategy | None) -> None:
-        """Count a request that goes on with found tokens by this strategy."""
+        """Count a request that resumes found tokens by this strategy."""
         self.loads += strategy == "load"
         self.attends += strategy == "attend"
         self.recomputes += strategy == "recompute"

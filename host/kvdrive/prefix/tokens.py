@@ -43,7 +43,7 @@ class Tokens:
         return self.held[self.keys(count).tokens : count]
 
     def truncate(self, count: int) -> None:
-        """Keep the first `count` held tokens."""
+        """Drop all but the first `count` held tokens."""
         self.held = self.held[:count]
         if count == 0:
             self.removed = []

@@ -17,17 +17,14 @@ from numpy.typing import NDArray
 
 from kvdrive import abi, private
 from kvdrive.errors import InputError
-from kvdrive.kvcache.backing import Backing, drop
-from kvdrive.kvcache.drive_sequence import DriveSequence
-from kvdrive.kvcache.places import places_of
+from kvdrive.kvcache.backing import drop
+from kvdrive.kvcache.drive_sequence import DriveSequence, places_of
 from kvdrive.kvcache.slices import gather
-from kvdrive.nvme.commands import flush
 from kvdrive.prefix.chain import GrowingChain
 from kvdrive.prefix.entry import Entry, describe
 from kvdrive.prefix.metadata import Metadata, read_tokens
 from kvdrive.prefix.record import Record
 from kvdrive.prefix.stored import StoredSessions
-from kvdrive.targets.base import Target
 from kvdrive.targets.group import split
 
 _VERSION = 1
@@ -90,7 +87,7 @@ def _store(stored: StoredSessions, record: Record, file: Any, name: str) -> int:
             k, v = (file[_part(kind, layer)] for kind in abi.KvKind)
             sequence.append(layer, 0, k, v, lambda seconds: None).wait()
         Metadata().write(sequence.slices, record, tokens)
-        _flush(backing)
+        backing.flush()
     except BaseException:
         drop([sequence])
         raise
@@ -99,13 +96,6 @@ def _store(stored: StoredSessions, record: Record, file: Any, name: str) -> int:
     entry = describe(record, places_of(sequence, backing.queues), held, keys)
     with index.transaction():
         return index.add(entry, keys.keys)
-
-
-def _flush(backing: Backing) -> None:
-    def work(target: Target) -> None:
-        target.execute(flush())
-
-    gather([queue.start(work) for queue in backing.queues])
 
 
 def _part(kind: abi.KvKind, layer: int) -> str:

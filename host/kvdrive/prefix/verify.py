@@ -45,9 +45,14 @@ def verify(sequence: DriveSequence, entry: Entry, label: bytes, count: int) -> t
     return tokens, record
 
 
-def as_stored(sequence: DriveSequence, backing: Backing, record: Record, tokens: int) -> Sequence:
-    """A fork of `tokens` tokens as a row of K and V or of layer inputs. `record`: the record on the drive."""
+def as_stored(
+    sequence: DriveSequence, backing: Backing, record: Record, tokens: int, positions: list[int] | None = None
+) -> Sequence:
+    """A fork of `tokens` tokens as a row of K and V or of layer inputs. `record`: the one that it was saved with.
+
+    `positions`: of the tokens of layer inputs; None: their numbers.
+    """
     if record.inputs is None or backing.xcache is None:
         return sequence
-    plain = {"positions": range(tokens), "layers": record.inputs["layers"]}
-    return InputSequence.restored(sequence, backing.xcache, tokens, plain)
+    places = range(tokens) if positions is None else positions
+    return InputSequence.restored(sequence, backing.xcache, tokens, places, record.inputs["layers"])

@@ -35,7 +35,6 @@ class WatchedTarget(WrappedTarget):
         self._spans = spans
 
     def around(self, commands: Sequence[Command], call: Callable[[], Result]) -> Result:
-        """See WrappedTarget."""
         begin = time.perf_counter()
         try:
             return call()

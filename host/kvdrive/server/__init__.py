@@ -1,1 +1,1 @@
-"""An HTTP server in OpenAI's format whose models keep their KV cache in drives."""
+"""An HTTP server in OpenAI's format whose models have their KV cache in drives."""

@@ -44,7 +44,7 @@ class Answer:
         kind = "chat.completion" if self._chat else "text_completion"
         content = {"message": message} if self._chat else {"text": text}
         choice = self._choice(content, generation.reason, generation.take_chances())
-        return self._document(kind, [choice]) | {"usage": generation.usage, "kvdrive": generation.kept}
+        return self._document(kind, [choice]) | {"usage": generation.usage, "kvdrive": generation.stored}
 
     async def events(self, generation: Generation) -> AsyncIterator[str]:
         """The answer as server-sent events; an error that comes after the first byte is an event too."""
@@ -56,9 +56,9 @@ class Answer:
             last = self._chunk(
                 {"delta": {}} if self._chat else {"text": ""}, generation.reason, generation.take_chances()
             )
-            yield _event(last | {"kvdrive": generation.kept})
+            yield _event(last | {"kvdrive": generation.stored})
             if self._counts:
-                counts = {"usage": generation.usage, "kvdrive": generation.kept}
+                counts = {"usage": generation.usage, "kvdrive": generation.stored}
                 yield _event(self._document(self._chunk_kind, []) | counts)
         except ApiError as error:
             yield _event(error.body())

@@ -26,7 +26,7 @@ class AnthropicAnswer:
         text = "".join(one for one in said if isinstance(one, str))
         content: list[Json] = [{"type": "text", "text": text}] if text else []
         content += [_call(one) | {"input": json.loads(one.arguments)} for one in said if isinstance(one, Call)]
-        return self._message(content) | _ended(generation) | {"usage": usage(generation), "kvdrive": generation.kept}
+        return self._message(content) | _ended(generation) | {"usage": usage(generation), "kvdrive": generation.stored}
 
     async def events(self, generation: Generation) -> AsyncIterator[str]:
         """The answer as server-sent events; an error that comes after the first byte is an event too."""
@@ -52,7 +52,7 @@ class AnthropicAnswer:
                 yield self._beginning(generation)
             if in_text:
                 yield _event("content_block_stop", index=place)
-            yield _event("message_delta", delta=_ended(generation), usage=usage(generation), kvdrive=generation.kept)
+            yield _event("message_delta", delta=_ended(generation), usage=usage(generation), kvdrive=generation.stored)
             yield _event("message_stop")
         except ApiError as error:
             yield _event("error", **error_body(error))

@@ -82,14 +82,12 @@ class GuardedProtocol(H11Protocol):
     # ---- uvicorn's events ----
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """See asyncio.Protocol."""
         super().connection_made(transport)
         self._watch()
         if len(self.connections) > self._patience.places:
             self._make_room()
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol."""
         super().data_received(data)
         self._watch()
 
@@ -113,7 +111,6 @@ class GuardedProtocol(H11Protocol):
         self._leave()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """See asyncio.Protocol."""
         _cancel(self._deadline)
         _cancel(self._stalled)
         super().connection_lost(error)

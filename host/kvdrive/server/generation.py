@@ -83,9 +83,9 @@ class Generation:
         return usage(len(self._job.prompt), self._tokens, self._cached)
 
     @property
-    def kept(self) -> Json:
+    def stored(self) -> Json:
         """The session of the sequence, how its prompt went on with its history, and what attention left unread."""
-        found = kept(self._end.session, self._job.session, self._resume, self._end.removed)
+        found = stored(self._end.session, self._job.session, self._resume, self._end.removed)
         return found | {"unread": self._end.unread} if self._end.unread else found
 
     def _said(self, token: Token) -> list[str | Call]:
@@ -126,7 +126,7 @@ def usage(prompt_tokens: int, new_tokens: int, cached_tokens: int) -> Json:
     }
 
 
-def kept(session: int | None, name: str, resume: str, removed: int) -> Json:
+def stored(session: int | None, name: str, resume: str, removed: int) -> Json:
     """What an answer says of its session: number and address, and how its prompt went on with it (see `idle.Taken`).
 
     `removed`: tokens that have left it because the positions were used up.

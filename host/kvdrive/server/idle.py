@@ -1,4 +1,4 @@
-"""Finished sequences that stay in this process, for models and policies whose K and V no drive can keep.
+"""Finished sequences that stay in this process, for models and policies whose K and V no drive can store.
 
 The next turn of a conversation computes only what is new. `prefix_cache` does the same for what drives store.
 """
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Taken:
-    """A cache for a prompt, with the stored tokens of it. `resume`: how it goes on with them: "attend" where they are,
+    """A cache for a prompt, with the stored tokens of it. `resume`: the strategy for them: "attend" where they are,
     "load" into memory, "recompute" (that is faster), or "none" (nothing was stored).
     """
 

@@ -25,8 +25,8 @@ class Limits:
 
     `tokens`: room on the drive for all sequences together. A request counts with the most tokens it may generate.
     `batch`: sequences whose decode steps share a call of the model. `chunk`: tokens of a prompt that are computed
-    between two decode steps; 0: all of them. `context`: tokens of a sequence that are held at once; older ones leave;
-    0: none leave.
+    between two decode steps; 0: all of them. `context`: tokens of a sequence that are held at once; older ones
+    are removed; 0: none are.
     """
 
     tokens: int

@@ -30,7 +30,6 @@ class DriveCounters(Collector):
         self._stats, self._device_ns = stats, device_ns
 
     def collect(self) -> Iterator[CounterMetricFamily]:
-        """See prometheus_client."""
         if self._stats is None:
             return
         stats = self._stats
@@ -61,7 +60,7 @@ _SESSIONS = {  # what `PrefixCache.figures` calls it: counter or not, text
     "late_loads": (True, "loads that were given up for computing again"),
     "loaded_bytes": (True, "bytes of K and V loaded into memory"),
     "bytes_written": (True, "bytes of K and V written for stored sessions, by all processes so far"),
-    "refused": (True, "sequences that the governor of writes did not keep"),
+    "refused": (True, "sequences that the governor of writes refused"),
     "kept": (False, "sessions on the drive"),
     "kept_bytes": (False, "bytes of their K and V; what several share counts once"),
     "bytes_today": (False, "bytes written since midnight UTC"),
@@ -81,7 +80,6 @@ class SessionFigures(Collector):
         self.figures = figures
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        """See prometheus_client."""
         for name, value in self.figures.items():
             counts, text = _SESSIONS[name]
             kind = CounterMetricFamily if counts else GaugeMetricFamily

@@ -47,7 +47,7 @@ class PrefixCache:
         self.store.prefetch.see(waiting)
 
     def strategy(self, cache: HfCache) -> str | None:
-        """How a running sequence goes on with its history; a load that was late has become a recomputation."""
+        """The resume strategy of a running sequence; a load that was late has become a recomputation."""
         return cache.batch.listener.strategy if isinstance(cache.batch.listener, OpenSession) else None
 
     def drop(self, cache: HfCache) -> None:

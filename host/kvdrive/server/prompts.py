@@ -1,6 +1,6 @@
 """Turns the body of a request into the tokens of its prompt, with bounds on memory and time.
 
-Parsing and tokenizing happen in one thread, one request at a time, so that the event loop goes on answering.
+Parsing and tokenizing happen in one thread, one request at a time, so that the event loop continues to answer.
 """
 
 from __future__ import annotations

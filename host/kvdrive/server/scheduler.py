@@ -157,7 +157,7 @@ class Scheduler:
         """Where finished sequences are stored: in the prefix store, or in this process."""
         if self._limits.idle and self._sessions is not None:
             try:
-                attachment.keep_sessions(self._sessions)
+                attachment.open_sessions(self._sessions)
                 attachment.sessions.release(attachment.sessions.cache())  # raises where layers stay in memory
             except UnsupportedError as error:
                 log.warning("sessions do not survive the server: %s", error)
@@ -169,7 +169,7 @@ class Scheduler:
             try:
                 costs.measure()  # so that no request waits for it
             except (CommandError, TargetError) as error:
-                log.warning("rates cannot be measured, so sequences go on where they are: %s", error)
+                log.warning("rates cannot be measured, so sequences continue where they are: %s", error)
         return IdleSequences(self._limits.idle, attachment.cache, costs)
 
     def _update(self, idle: Finished, drives: DriveGroup) -> None:
@@ -221,7 +221,7 @@ class Scheduler:
             self._seen = waiting
 
     def _next_jobs(self) -> list[Job]:
-        """The jobs that may begin now (see `next_job`). Those that were cancelled or late meanwhile leave."""
+        """The jobs that may begin now (see `next_job`). Those that were cancelled or late meanwhile are ended."""
         for job in list(self._waiting):
             if job.cancelled.is_set():
                 self._metrics.cancelled.inc()

@@ -28,7 +28,7 @@ _BODY_BYTES = 4096
 class SessionPaths:
     """Handlers that work with the store in the scheduler's thread. Each tenant has sessions and slots of its own.
 
-    QUERY: the query parameters of each path. `ignore_unknown`: see `app.Settings`.
+    QUERY: the query parameters of each path. `ignore_unknown`: see `settings.Settings`.
     """
 
     QUERY: ClassVar[dict[str, set[str]]] = {"/slots/{slot}": {"action"}}

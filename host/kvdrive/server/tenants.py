@@ -1,4 +1,4 @@
-"""The keys that clients send, and whose they are. What one tenant keeps, another one neither finds nor changes."""
+"""The keys that clients send, and whose they are. What one tenant stores, another one neither finds nor changes."""
 
 from __future__ import annotations
 

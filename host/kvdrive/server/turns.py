@@ -19,7 +19,6 @@ from kvdrive.errors import TargetError, UnsupportedError
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.decode import choose
 from kvdrive.kvcache.hf_cache import HfCache
-from kvdrive.plugins.together import in_parts
 from kvdrive.plugins.transformers import Attachment
 from kvdrive.prefix.open_session import OpenSession
 from kvdrive.server.chances import Chances
@@ -85,7 +84,7 @@ class Turns:
 
     @property
     def in_memory(self) -> set[int]:
-        """The sessions whose running sequence is in memory, with the drive as its home."""
+        """The sessions whose running sequence is in memory, and is stored on the drive as well."""
         batches = [running.cache.batch for running in self.running]
         listeners = [one.listener for one in batches if not one.placement.drives_attend]
         return {one.number for one in listeners if isinstance(one, OpenSession) and one.number is not None}
@@ -161,13 +160,13 @@ class Turns:
     def _prefill(self, running: Running) -> None:
         """Compute the next chunk of a prompt; behind its last one, choose the first token. Prompts take turns."""
         computed, prompt = running.computed, running.job.prompt
-        size = self._limits.chunk if in_parts(running.cache.batch) else 0
+        size = self._limits.chunk if running.cache.batch.is_on_drives else 0
         chunk = prompt[computed : computed + size] if size else prompt[computed:]
-        running.cache.batch.in_prompt = running.cached == 0 and computed > 0
+        running.cache.batch.part.in_prompt = running.cached == 0 and computed > 0
         logits = self._call(running, chunk)
         if logits is None:
             return
-        running.cache.batch.in_prompt = False
+        running.cache.batch.part.in_prompt = False
         self._metrics.chunks.inc()
         if running.computed < len(prompt):
             self.running.remove(running)  # the next prompt's turn

@@ -81,7 +81,6 @@ class Target(ABC):
 
     @property
     def speed(self) -> str:
-        """See Target."""
         return f"{type(self).__name__} {self.place}"
 
     def __init__(self) -> None:

@@ -71,7 +71,6 @@ class CpuDrive(SoftwareDrive):
         self._disk_name = f"{os.major(device)}:{os.minor(device)}"
 
     def stats(self) -> TargetStats:
-        """See Target."""
         reads = self.read_stats()
         return replace(super().stats(), file_reads=reads.reads, file_bytes_read=reads.bytes)
 
@@ -89,5 +88,4 @@ class CpuDrive(SoftwareDrive):
         return True
 
     def trace(self) -> str:
-        """See Target."""
         return self._disk.trace()

@@ -42,7 +42,6 @@ class Emulator(SoftwareDrive):
         )
 
     def device_ns(self) -> int:
-        """See Target."""
         return int(self._open_drive().flash_stats()["device_ns"])
 
     def busy(self) -> dict[str, float]:
@@ -60,10 +59,8 @@ class Emulator(SoftwareDrive):
         }
 
     def keep_trace(self, events: int) -> bool:
-        """See Target."""
         self._open_drive().keep_trace(events)
         return True
 
     def trace(self) -> str:
-        """See Target."""
         return self._open_drive().trace()

@@ -68,15 +68,12 @@ class LinuxDrive(ServedDrive):
             raise
 
     def admin(self, command: Command) -> Completion:
-        """See ServedDrive."""
         return self._pass(self._file(_EVERY_NAMESPACE), _ADMIN64, command)
 
     def submit(self, command: Command) -> Completion:
-        """See Target."""
         return self.submit_many([command])[0]
 
     def submit_many(self, commands: Sequence[Command]) -> list[Completion]:
-        """See Target."""
         if self.passthrough == "ioctl":
             return [self._pass(self._file(_namespace(one)), _IO64, one) for one in commands]
         requests = [_Request(one, self._timeout_ms) for one in commands]
@@ -92,7 +89,6 @@ class LinuxDrive(ServedDrive):
         return completions
 
     def close(self) -> None:
-        """See Target."""
         self._closed = True
         for file in self._files.values():
             with contextlib.suppress(OSError):

@@ -36,19 +36,15 @@ class SocketDrive(ServedDrive):
         self._begin(str(path))
 
     def admin(self, command: Command) -> Completion:
-        """See ServedDrive."""
         return rings.exchange(self._open_pairs(), [command], _ADMIN_QUEUE)[0]
 
     def submit(self, command: Command) -> Completion:
-        """See Target."""
         return self.submit_many([command])[0]
 
     def submit_many(self, commands: Sequence[Command]) -> list[Completion]:
-        """See Target."""
         return rings.exchange(self._open_pairs(), commands)
 
     def close(self) -> None:
-        """See Target."""
         self._pairs = None
 
     def _open_pairs(self) -> QueuePairs:
@@ -116,15 +112,12 @@ class TcpDrive(ServedDrive):
             raise
 
     def admin(self, command: Command) -> Completion:
-        """See ServedDrive."""
         return self._association.admin(command)
 
     def submit(self, command: Command) -> Completion:
-        """See Target."""
         return self.submit_many([command])[0]
 
     def submit_many(self, commands: Sequence[Command]) -> list[Completion]:
-        """See Target."""
         if self._closed:
             raise TargetError("the drive is closed: open it again")
         call = _Call(commands)
@@ -141,7 +134,6 @@ class TcpDrive(ServedDrive):
         return completions
 
     def close(self) -> None:
-        """See Target."""
         if self._closed:
             return
         self._closed = True

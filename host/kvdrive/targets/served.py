@@ -54,7 +54,6 @@ class ServedDrive(Target):
         return found | {name: smart[name] for name in _HEALTH}
 
     def device_ns(self) -> int | None:
-        """See Target."""
         return self._statistics()["device_ns"] - self._before["device_ns"] if self._device_times else None
 
     def new_session(self) -> int:
@@ -66,7 +65,6 @@ class ServedDrive(Target):
                 return number
 
     def sessions(self) -> set[int]:
-        """See Target."""
         page = self._session_page(0)
         numbers = page[1:].tolist()
         while len(numbers) < page[0]:

@@ -38,11 +38,9 @@ class SlowedTarget(WrappedTarget):
 
     @property
     def speed(self) -> str:
-        """See Target."""
         return f"{self.drive.speed}, {self._factor:g} times slower"
 
     def around(self, commands: Sequence[Command], call: Callable[[], Result]) -> Result:
-        """See WrappedTarget."""
         began = self._clock.now()
         try:
             return call()

@@ -45,27 +45,22 @@ class SoftwareDrive(Target):
         return f"{type(self).__name__}, {self._computes}, disk {Path(self.place).stat().st_dev}{cached}"
 
     def new_session(self) -> int:
-        """See Target."""
         taken = self.sessions()
         return next(number for number in iter(super().new_session, None) if number not in taken)
 
     def sessions(self) -> set[int]:
-        """See Target."""
         return set(self._open_drive().sessions())
 
     def submit(self, command: Command) -> Completion:
-        """See Target."""
         return self.submit_many([command])[0]
 
     def submit_many(self, commands: Sequence[Command]) -> list[Completion]:
-        """See Target."""
         drive = self._open_drive()
         done = rings.exchange(self._pairs, commands)
         failed = any(one.status == abi.NvmeStatus.INTERNAL_ERROR for one in done)
         return self._explained(done, drive.failure()) if failed else done
 
     def ask(self, query: Command, size: int) -> Bytes:
-        """See Target."""
         opcode, done = self._asked(query, size)
         return done.check(opcode).data
 
@@ -80,7 +75,6 @@ class SoftwareDrive(Target):
         return opcode, done
 
     def stats(self) -> TargetStats:
-        """See Target."""
         return TargetStats(**self._open_drive().stats())
 
     def notices(self) -> list[str]:
@@ -104,7 +98,6 @@ class SoftwareDrive(Target):
         return [replace(one, cause=cause) if one.status == abi.NvmeStatus.INTERNAL_ERROR else one for one in done]
 
     def close(self) -> None:
-        """See Target."""
         if self._drive is not None:
             del self._pairs
         self._drive = None

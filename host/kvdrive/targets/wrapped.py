@@ -30,19 +30,15 @@ class WrappedTarget(Target):
 
     @property
     def speed(self) -> str:
-        """See Target."""
         return self.drive.speed
 
     def submit(self, command: Command) -> Completion:
-        """See Target."""
         return self.submit_many([command])[0]
 
     def submit_many(self, commands: Sequence[Command]) -> list[Completion]:
-        """See Target."""
         return self.around(commands, partial(self.drive.submit_many, commands))
 
     def ask(self, query: Command, size: int) -> Bytes:
-        """See Target."""
         return self.around([query], partial(self.drive.ask, query, size))
 
     def around(self, commands: Sequence[Command], call: Callable[[], Result]) -> Result:
@@ -52,7 +48,6 @@ class WrappedTarget(Target):
         return call()
 
     def stats(self) -> TargetStats:
-        """See Target."""
         return self.drive.stats()
 
     def device_ns(self) -> int | None:
@@ -60,31 +55,24 @@ class WrappedTarget(Target):
         return self.drive.device_ns()
 
     def keep_trace(self, events: int) -> bool:
-        """See Target."""
         return self.drive.keep_trace(events)
 
     def trace(self) -> str:
-        """See Target."""
         return self.drive.trace()
 
     def transfers(self) -> dict[str, dict[str, dict[str, int]]]:
-        """See Target."""
         return self.drive.transfers()
 
     def sessions(self) -> set[int]:
-        """See Target."""
         return self.drive.sessions()
 
     def contents(self) -> str:
-        """See Target."""
         return self.drive.contents()
 
     def new_session(self) -> int:
-        """See Target."""
         return self.drive.new_session()
 
     def close(self) -> None:
-        """See Target."""
         self.drive.close()
 
 

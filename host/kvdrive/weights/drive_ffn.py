@@ -27,7 +27,6 @@ from kvdrive.weights.bundles import Array
 from kvdrive.weights.drive_values import bundles_in_value, place_of
 from kvdrive.weights.manifest import Manifest
 
-DRIVE = "drive"  # of FlashOptions.ffn
 _LARGEST = 65504.0  # binary16
 _MOST_NEURONS = 65535  # of one command
 _NUMBERS = 65536  # of neurons that a command's list can name

@@ -10,9 +10,9 @@ from kvdrive.errors import InputError
 from kvdrive.weights import experts
 from kvdrive.weights.drive_ffn import DriveExperts, DriveNeurons, DriveSums, activation_in_drive, require_halves
 from kvdrive.weights.drive_reader import DriveWeights
-from kvdrive.weights.loading import resident_model
 from kvdrive.weights.modules import experts_of
 from kvdrive.weights.neurons import activation_of, has_gates, install, neurons_of
+from kvdrive.weights.resident import resident_model
 
 
 class DriveModel:

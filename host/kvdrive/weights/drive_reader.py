@@ -64,7 +64,6 @@ class DriveWeights:
         self._thread.start()
 
     def start(self, array: Array, index: int, to: U8, *, ahead: bool = False) -> int:
-        """See Reader."""
         place = place_of(self.manifest, array, index)
         left = [(at, min(self._part, array.stride - at)) for at in range(0, array.stride, self._part)]
         with self._changed:
@@ -75,14 +74,12 @@ class DriveWeights:
             return self._next
 
     def hurry(self, ticket: int) -> None:
-        """See Reader."""
         with self._changed:
             self._require_open()
             self._reads[ticket].ahead = False
             self._changed.notify()
 
     def cancel(self, ticket: int) -> bool:
-        """See Reader."""
         with self._changed:
             self._require_open()
             read = self._reads[ticket]
@@ -96,12 +93,10 @@ class DriveWeights:
             return True
 
     def has_ended(self, ticket: int) -> bool:
-        """See Reader."""
         self._require_open()
         return self._reads[ticket].done.is_set()
 
     def wait(self, ticket: int, array: Array, index: int) -> None:
-        """See Reader."""
         self._require_open()
         read, began = self._reads[ticket], time.perf_counter_ns()
         read.done.wait()
@@ -116,11 +111,9 @@ class DriveWeights:
         checked(read.to, array, self._table, index, self.manifest.piece_bytes, str(self.path))
 
     def read(self, array: Array, index: int, to: U8) -> None:
-        """See Reader."""
         self.wait(self.start(array, index, to), array, index)
 
     def read_rows(self, array: Array, indices: I64, to: U8, places: I64) -> None:
-        """See Reader."""
         wanted = list(zip(indices.tolist(), places.tolist(), strict=True))
         tickets = [self.start(array, index, to[place]) for index, place in wanted]
         errors = []
@@ -139,7 +132,6 @@ class DriveWeights:
 
     @property
     def ahead_in_flight_bytes(self) -> int:
-        """See Reader."""
         return _AHEAD * self._part
 
     @property
@@ -148,7 +140,6 @@ class DriveWeights:
         return False
 
     def close(self) -> None:
-        """See Reader."""
         self._counters = self.counters()
         with self._changed:
             self._closed = True

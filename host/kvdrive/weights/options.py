@@ -15,7 +15,7 @@ from kvdrive.targets.options import DriveOptions
 from kvdrive.weights.acceptance import Accepted
 from kvdrive.weights.eviction import EVICTIONS
 
-EXACT = "exact"
+EXACT, PREDICTOR, DRIVE = "exact", "predictor", "drive"  # of FlashOptions.ffn
 
 
 _FLASH = Needs("`weights=flash` or `weights=drive`", lambda given: given["weights"] != "memory")

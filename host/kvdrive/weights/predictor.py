@@ -22,7 +22,6 @@ from kvdrive.errors import InputError
 from kvdrive.weights.cuts import Cost, activations_of, origin_of
 from kvdrive.weights.manifest import Manifest
 
-PREDICTOR = "predictor"  # of FlashOptions.ffn
 _PARTS = ("narrow", "wide", "bias")
 
 

@@ -9,12 +9,13 @@ import torch
 
 from kvdrive.errors import InputError
 from kvdrive.weights.acceptance import Acceptance
-from kvdrive.weights.loading import WeightsOptions, resident_model
+from kvdrive.weights.loading import WeightsOptions
 from kvdrive.weights.managing import Managing
 from kvdrive.weights.memory import size
 from kvdrive.weights.neurons import SparseSum, activation_of, has_gates, install, neurons_of
 from kvdrive.weights.predictor import Predictors, install_predictors
 from kvdrive.weights.reader import Reader
+from kvdrive.weights.resident import resident_model
 from kvdrive.weights.window import Window
 
 LEAST = 16  # a window holds at least one 16th of its layer

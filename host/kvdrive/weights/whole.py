@@ -8,13 +8,12 @@ from kvdrive.generation import checkpoints
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.weights.bundles import EXPERTS, RESIDENT, Array
 from kvdrive.weights.cuts import cuts_of, install_cuts
-from kvdrive.weights.drive_ffn import DRIVE
 from kvdrive.weights.file import aligned
+from kvdrive.weights.finding import open_reader
 from kvdrive.weights.formats import CODES
 from kvdrive.weights.neurons import matrices_in
-from kvdrive.weights.opening import open_reader
-from kvdrive.weights.options import FlashOptions
-from kvdrive.weights.predictor import PREDICTOR, install_predictors, read_predictors
+from kvdrive.weights.options import DRIVE, PREDICTOR, FlashOptions
+from kvdrive.weights.predictor import install_predictors, read_predictors
 from kvdrive.weights.reader import Reader
 
 _ROUNDED = (*CODES, "float16")  # formats whose numbers may be others than the checkpoint's

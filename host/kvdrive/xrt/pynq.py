@@ -63,7 +63,6 @@ class PynqBoard:
         self._kernels, self._allocate = kernels, allocate
 
     def run(self, top: str, buffers: list[NDArray[np.uint8]], scalars: list[int]) -> int:
-        """See kernels.card.Board."""
         kernel, placed = self._kernels[top], {}
         for array in buffers:
             if id(array) not in placed:

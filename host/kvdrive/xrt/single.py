@@ -53,7 +53,6 @@ class XrtBoard:
             raise TargetError(f"card {number} does not take {self._path}: {error}") from error
 
     def run(self, top: str, buffers: list[NDArray[np.uint8]], scalars: list[int]) -> int:
-        """See Board."""
         xrt = self._xrt
         kernel = xrt.kernel(self._device, self._uuid, top, xrt.kernel.cu_access_mode.exclusive)
         placed: dict[int, Any] = {}

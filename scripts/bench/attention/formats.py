@@ -18,6 +18,7 @@ from kvdrive.choices import KV_FORMATS
 from kvdrive.kernels.native import scale_bits
 from kvdrive.kvcache import formats
 from kvdrive.kvcache.session import Session
+from kvdrive.nvme.rows import joined
 from kvdrive.targets.base import Target
 from kvdrive.targets.cpu import CpuDrive
 
@@ -32,7 +33,7 @@ class Contexts:
         self.tokens, self.bytes = tokens, 2 * heads * tokens * d * 2
         self.target, self.scale = target, scale_bits(None, d)
         self.q = rng.standard_normal((heads, g, d)).astype(np.float16)
-        self.sessions = {name: Session(target, formats.joined(0, formats.named(name))) for name in KV_FORMATS}
+        self.sessions = {name: Session(target, joined(0, formats.named(name))) for name in KV_FORMATS}
         for first in range(0, tokens, _AT_ONCE):
             size = (heads, min(_AT_ONCE, tokens - first), d)
             for kind in abi.KvKind:

@@ -17,6 +17,7 @@ from kvdrive.kernels.native import scale_bits
 from kvdrive.kvcache import formats
 from kvdrive.kvcache.session import Session
 from kvdrive.nvme import commands
+from kvdrive.nvme.rows import joined
 from kvdrive.policies import make_policy
 from kvdrive.policies.drive import DrivePolicy
 from kvdrive.policies.parameters import EVERYTHING, Parameters
@@ -47,7 +48,7 @@ class Setting:
     def append_options(self) -> int:
         """How its session is stored. Exact attention to binary16 reads the sessions of SparF."""
         if self.kv_format != "f16":
-            return formats.joined(0, formats.named(self.kv_format))
+            return joined(0, formats.named(self.kv_format))
         return int(abi.AppendOption.APPEND_GROUPS if self.policy == "groups" else abi.AppendOption.APPEND_SPARSE)
 
     def parameters(self, head_dim: int) -> Parameters:

@@ -111,7 +111,7 @@ def fill(model: PreTrainedModel, attached: Attachment, cache: HfCache, setting: 
     """Give every layer K and V of random numbers; rows that are stored as X get those of random inputs."""
     config = decoder_config(model)
     _, kv_heads, head_dim = heads_of(config)
-    xcache = attached._home.backing.xcache
+    xcache = attached._storage.backing.xcache
     generator = torch.Generator().manual_seed(1)
     positions = torch.arange(setting.tokens)[None]
     rotary = getattr(model.get_decoder(), "rotary_emb", None)

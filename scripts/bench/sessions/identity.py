@@ -26,7 +26,7 @@ def run(setup: Setup) -> list[Block]:
             cache = attached.cache()
             model(ids, past_key_values=cache)
             step = min(seconds(lambda: model(ids[:, :1], past_key_values=cache)) for _ in range(steps))  # noqa: B023
-            check = min(seconds(attached._home.watched.identity.is_current) for _ in range(steps))
+            check = min(seconds(attached._storage.watched.identity.is_current) for _ in range(steps))
         tensors = len(list(model.parameters()))
         found.append(f"{check * 1e6:.0f} us, {check / step:.2%} of a decode step, for {name} ({tensors} parameters)")
     return [Block("identity", [Table(note=f"The check of a call takes {' and '.join(found)}.")])]

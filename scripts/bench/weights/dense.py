@@ -45,8 +45,9 @@ from kvdrive.weights.calibrate import calibrate
 from kvdrive.weights.cuts import cuts_of, install_cuts, keep_cuts
 from kvdrive.weights.file import WeightsFile, aligned
 from kvdrive.weights.loading import WeightsOptions
-from kvdrive.weights.opening import make_file
-from kvdrive.weights.predictor import PREDICTOR, keep_predictors, read_predictors
+from kvdrive.weights.making import make_file
+from kvdrive.weights.options import PREDICTOR
+from kvdrive.weights.predictor import keep_predictors, read_predictors
 from kvdrive.weights.sparse import LEAST, SparseWeights
 from kvdrive.weights.training import Text, Training, make_predictors
 

@@ -14,7 +14,7 @@ from bench.weights.mapped_files import BoundedPages, MappedFile, Region, on_disk
 from bench.weights.mixture import Sizes, config_fields, file_of, write_checkpoint
 from kvdrive.generation.checkpoints import read_config
 from kvdrive.weights.file import WeightsFile
-from kvdrive.weights.loading import resident_model
+from kvdrive.weights.resident import resident_model
 
 _MATRICES = ("up_proj", "down_proj")  # the gate stays in memory, as kvdrive's does
 

@@ -43,9 +43,9 @@ from kvdrive.choices import LookAhead
 from kvdrive.generation.checkpoints import quiet, read_config
 from kvdrive.weights.file import WeightsFile, aligned
 from kvdrive.weights.loading import FlashWeights, WeightsOptions
+from kvdrive.weights.making import make_file
 from kvdrive.weights.memory import needs
 from kvdrive.weights.modules import experts_of
-from kvdrive.weights.opening import make_file
 
 RANDOM, BALANCED = "random", "balanced"  # routers
 

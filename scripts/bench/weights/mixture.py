@@ -15,9 +15,9 @@ from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
 from bench.weights.mapped_files import BoundedPages, MappedFile, Region, on_disk, tensor_places
 from kvdrive.weights.file import WeightsFile
-from kvdrive.weights.loading import resident_model
 from kvdrive.weights.memory import needs
 from kvdrive.weights.modules import experts_of
+from kvdrive.weights.resident import resident_model
 
 VOCABULARY = 512
 Sizes = dict[str, tuple[int, ...]]  # of tensors, by name

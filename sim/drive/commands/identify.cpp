@@ -56,7 +56,7 @@ IdentifyController controller_data(Subsystem& subsystem, const ControllerOptions
   c.aerl = kAsyncEventLimit - 1;
   c.frmw = 0x3;              // slot 1, read-only
   c.lpa = 0x2 | 0x4 | 0x20;  // command effects, offsets into log pages, feature effects
-  c.elpe = kErrorLogEntries - 1;
+  c.elpe = Health::kMostErrors - 1;
   c.wctemp = kWarningKelvin;
   c.cctemp = kCriticalKelvin;
   c.tnvmcap[0] = capacity;

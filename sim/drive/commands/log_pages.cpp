@@ -36,7 +36,7 @@ std::vector<std::byte> error_log(Subsystem& subsystem) {
   for (const auto& entry : subsystem.drive().health().errors()) {
     page.insert(page.end(), entry.begin(), entry.end());
   }
-  page.resize(kErrorLogEntries * sizeof(ErrorEntry));
+  page.resize(Health::kMostErrors * sizeof(ErrorEntry));
   return page;
 }
 

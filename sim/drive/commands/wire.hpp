@@ -26,7 +26,6 @@ constexpr std::uint32_t kNsidAll = 4294967295;
 constexpr int kMemoryAlignment = 4;
 constexpr int kMaxMemoryRanges = 1;
 constexpr int kMaxMemoryRangeSets = 16;
-constexpr int kErrorLogEntries = 64;
 constexpr int kAsyncEventLimit = 4;
 constexpr int kAbortLimit = 4;
 constexpr int kAnaGroup = 1;

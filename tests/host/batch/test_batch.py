@@ -1,4 +1,4 @@
-"""`kvdrive batch` in one process: every prompt is answered once, as `generate` would, and a stopped batch goes on."""
+"""`kvdrive batch` in one process: every prompt is answered once, as `generate` would, and a stopped batch continues."""
 
 import json
 
@@ -47,7 +47,7 @@ def test_every_prompt_is_answered_with_the_tokens_of_transformers(checkpoint, pr
         assert (answer["prompt_tokens"], answer["new_tokens"]) == (work.ids.shape[1], len(stock))
 
 
-def test_a_stopped_batch_goes_on_where_it_was(checkpoint, prompts, tmp_path):
+def test_a_stopped_batch_continues_where_it_was(checkpoint, prompts, tmp_path):
     out = tmp_path / "answers.jsonl"
     kept = '{"id": "2", "text": "kept"}\n'
     out.write_text(kept + '{"id": "third", "te')  # killed in the middle of a line

@@ -1,4 +1,4 @@
-"""`kvdrive chat`: a conversation goes on after its process was closed or killed, with its tokens on the drive."""
+"""`kvdrive chat`: a conversation continues after its process was closed or killed, with its tokens on the drive."""
 
 import json
 import re
@@ -34,7 +34,7 @@ def counts(result):
     return [tuple(map(int, one)) for one in re.findall(r"\((\d+) tokens computed, (\d+) on the drive\)", result.stderr)]
 
 
-def test_a_closed_conversation_goes_on(chat, tmp_path):
+def test_a_closed_conversation_continues(chat, tmp_path):
     whole = chat(*QUESTIONS, folder="whole")
     assert whole.exit_code == 0, whole.output
     first = chat(QUESTIONS[0])
@@ -94,7 +94,7 @@ def test_a_conversation_that_is_too_long_is_one_sentence(chat, tmp_path):
     assert messages(tmp_path / "chat")[0]["content"] == QUESTIONS[0]
 
 
-def test_another_model_cannot_go_on(chat, tmp_path):
+def test_another_model_cannot_continue(chat, tmp_path):
     chat(QUESTIONS[0])
     result = chat(QUESTIONS[1], options=["--dtype", "bfloat16"])
     assert result.exit_code != 0

@@ -33,13 +33,13 @@ def test_generate_says_what_left_and_when(call):
     assert "tokens that left because the positions were used up" in shown.stderr
 
 
-def test_without_trim_the_text_is_refused_with_the_way_out(call):
+def test_without_trim_the_text_is_refused_with_the_remedy(call):
     result = call("generate", "--prompt", PROMPT, "--max-new-tokens", 500, "--context", 384)
     assert result.exit_code != 0
     assert "--overflow trim" in str(result.exception)
 
 
-def test_a_session_that_lost_tokens_goes_on_in_another_process(call):
+def test_a_session_that_lost_tokens_continues_in_another_process(call):
     arguments = ("--session", "story", "--ignore-stop", "--json", *TRIM)
     first = json.loads(call("generate", "--prompt", PROMPT, "--max-new-tokens", 250, *arguments).stdout)
     second = json.loads(call("generate", "--prompt", " And then", "--max-new-tokens", 150, *arguments).stdout)
@@ -48,7 +48,7 @@ def test_a_session_that_lost_tokens_goes_on_in_another_process(call):
     assert second["removals"][: len(first["removals"])] == first["removals"]
 
 
-def test_a_conversation_goes_on_beyond_the_positions(call):
+def test_a_conversation_continues_beyond_the_positions(call):
     questions = "\n".join(f"{PROMPT} {number}?" for number in range(4))
     result = call("chat", "--max-new-tokens", 60, *TRIM, input=f"{questions}\n")
     assert result.exit_code == 0, result.output
@@ -59,7 +59,7 @@ def test_a_conversation_goes_on_beyond_the_positions(call):
 
 
 @pytest.mark.slow
-def test_the_server_goes_on_and_finds_what_is_left_after_kill_9(checkpoint, tmp_path):
+def test_the_server_continues_and_finds_what_is_left_after_kill_9(checkpoint, tmp_path):
     server = Server(checkpoint, tmp_path, "--drive", tmp_path / "drives", *SERVED)
     try:
         asked = {"prompt": LONG, "max_tokens": 30, "session": "talk", "temperature": 0}

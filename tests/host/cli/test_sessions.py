@@ -5,7 +5,7 @@ import os
 
 import pytest
 import torch
-from small_models import CONFIGS, prompts, random_model
+from small_models import prompts
 from typer.testing import CliRunner
 
 import kvdrive
@@ -14,11 +14,6 @@ from kvdrive.generation.generate import greedy
 from kvdrive.targets.opening import DriveOptions
 
 PROMPT = prompts(1, 150)
-
-
-@pytest.fixture(scope="module")
-def model():
-    return random_model(CONFIGS["llama"])
 
 
 @pytest.fixture

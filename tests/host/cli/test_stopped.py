@@ -96,7 +96,7 @@ def chat(checkpoint, tmp_path):
     return call
 
 
-def test_a_conversation_that_is_left_with_c_goes_on(chat, tmp_path, monkeypatch):
+def test_a_conversation_that_is_left_with_c_continues(chat, tmp_path, monkeypatch):
     def read(self):
         raise KeyboardInterrupt
 

@@ -29,7 +29,8 @@ from kvdrive.policies.choice import Choice, Text
 from kvdrive.targets.opening import open_drives
 from kvdrive.weights.cuts import Cost, Cuts, keep_cuts
 from kvdrive.weights.file import WeightsFile
-from kvdrive.weights.opening import load_from, make_file, put_on_drive
+from kvdrive.weights.making import make_file, put_on_drive
+from kvdrive.weights.opening import load_from
 from kvdrive.weights.predictor import Predictor, Predictors, keep_predictors
 
 PROMPT, LONG, NEW = 70, 400, 6  # tokens; some groups must be whole before others can be removed

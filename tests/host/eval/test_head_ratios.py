@@ -6,7 +6,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from pairs import some_quick
-from small_models import CONFIGS, random_model
 from typer.testing import CliRunner
 
 from kvdrive.cli.main import app
@@ -102,11 +101,6 @@ def test_a_limit_that_nothing_meets_is_said():
 
 
 # ---- with a model ----
-
-
-@pytest.fixture(scope="module")
-def model():
-    return random_model(CONFIGS["llama"])
 
 
 def asked(windows=2):

@@ -85,7 +85,7 @@ def found(attached, ids):
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", CONFIGS)
-def test_a_prompt_with_an_image_is_not_kept_under_its_tokens(target, caplog, name):
+def test_a_prompt_with_an_image_is_not_stored_under_its_tokens(target, caplog, name):
     model, (ids, more) = built(name), text_with_image(name)
     cat, dog = ({**image(name, seed), **more} for seed in (1, 2))
     expected = generated(model, ids, dog)
@@ -110,7 +110,7 @@ def test_a_prompt_with_an_image_is_not_kept_under_its_tokens(target, caplog, nam
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", CONFIGS)
-def test_text_is_served_and_kept_before_and_after_an_image(target, name):
+def test_text_is_served_and_stored_before_and_after_an_image(target, name):
     model, ids = built(name), prompts(1, 90) % 290 + 2
     stock = greedy(model, ids, 6)
     with attach(model, target, sessions=True) as attached:

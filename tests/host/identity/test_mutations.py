@@ -63,7 +63,7 @@ TOKENS = prompts(1, 70)
 
 
 class Kept:
-    """A model of each family, and a drive on which each has kept the same tokens."""
+    """A model of each family, and a drive on which each has stored the same tokens."""
 
     def __init__(self, drive):
         self.drive = drive

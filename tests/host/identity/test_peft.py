@@ -1,4 +1,4 @@
-"""Adapters of PEFT itself: what is kept belongs to the adapters that were active when it was computed."""
+"""Adapters of PEFT itself: what is stored belongs to the adapters that were active when it was computed."""
 
 import pytest
 import torch
@@ -66,7 +66,7 @@ def test_each_adapter_finds_its_own_and_none_finds_the_models(target):
     assert torch.equal(ours, greedy(model, IDS, 6))
 
 
-def test_a_later_attachment_finds_what_its_adapter_has_kept(target):
+def test_a_later_attachment_finds_what_its_adapter_has_stored(target):
     wrapped = adapted()
     model = wrapped.base_model.model
     for name, wanted in (("one", 0), ("two", 0), ("one", 69), ("two", 69)):

@@ -47,7 +47,7 @@ def test_beams_share_their_pages(target, llama):
     ids=["reorder", "repeat", "select", "select-mask"],
 )
 @pytest.mark.parametrize("config", ["llama", "sliding"])
-def test_moved_rows_go_on_where_they_were(target, config, move, rows):
+def test_moved_rows_continue_where_they_were(target, config, move, rows):
     configs = CONFIGS | {"sliding": MistralConfig(**SMALL, num_key_value_heads=2, sliding_window=8)}
     model, ids, nexts = random_model(configs[config]), prompts(3, 20), prompts(6, 4, seed=4)
     with torch.no_grad():

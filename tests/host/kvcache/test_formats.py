@@ -101,7 +101,7 @@ def test_the_drive_receives_fewer_bytes(tmp_path, llama, kv_format):
 
 
 @pytest.mark.parametrize("kv_format", FORMATS)
-def test_a_saved_cache_goes_on_with_the_same_bits(tmp_path, llama, kv_format):
+def test_a_saved_cache_continues_with_the_same_bits(tmp_path, llama, kv_format):
     ids, more = prompts(1, 50), prompts(1, 5, seed=2)
     target = drive_at(tmp_path / "0")
     with torch.no_grad():
@@ -132,10 +132,10 @@ def test_sequences_in_memory_hold_the_stored_numbers(tmp_path, llama, kv_format)
 
 
 def test_formats_are_part_of_what_a_session_is():
-    options = formats.joined(abi.AppendOption.APPEND_SPARSE, RowFormat.INT4)
-    assert formats.format_of(options) == RowFormat.INT4
-    assert formats.command_options(options) == abi.AppendOption.APPEND_SPARSE
-    assert formats.format_of(abi.AppendOption.APPEND_SPARSE) == RowFormat.BINARY16
+    options = rows.joined(abi.AppendOption.APPEND_SPARSE, RowFormat.INT4)
+    assert rows.format_of(options) == RowFormat.INT4
+    assert rows.command_options(options) == abi.AppendOption.APPEND_SPARSE
+    assert rows.format_of(abi.AppendOption.APPEND_SPARSE) == RowFormat.BINARY16
     assert [formats.name_of(formats.named(name)) for name in ("f16", *FORMATS)] == ["f16", *FORMATS]
     with pytest.raises(InputError, match=f"kv_format is {', '.join(KV_FORMATS)}, not 'int3'"):
         formats.named("int3")

@@ -6,7 +6,7 @@ import torch
 
 import golden.half
 from kvdrive.errors import RangeError
-from kvdrive.kvcache.half import to_half
+from kvdrive.kvcache.scaling import to_half
 
 
 def patterns(count):

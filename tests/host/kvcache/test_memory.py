@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from attached_drives import LOADING_PAYS
 from pairs import some_quick
 from small_models import CONFIGS, SMALL, prompts, random_model
 from transformers import DynamicCache, LlamaConfig
@@ -11,14 +12,9 @@ from kvdrive.errors import UnsupportedError
 from kvdrive.generation.generate import greedy
 from kvdrive.kvcache.budget import MemoryOptions
 from kvdrive.plugins.transformers import attach
-from kvdrive.prefix.rates import Rates
-from kvdrive.targets.emulator import Emulator
 
 PROMPT = prompts(1, 150)
 DEEP = LlamaConfig(**SMALL | {"num_hidden_layers": 6}, num_key_value_heads=4)
-
-
-LOADING_PAYS = Rates(1, 0, 1, 0, 1e-9, 0, 0, 1, 1)  # a second for each token, and no time for reading
 
 
 class RoundedLayer(DynamicLayer):
@@ -39,27 +35,6 @@ def stock(layers):
     return cache
 
 
-@pytest.fixture(scope="module")
-def model():
-    return random_model(CONFIGS["llama"])
-
-
-@pytest.fixture
-def opened(tmp_path):
-    """Attaches a model to the drives in the test's folder, each time as a new process would."""
-
-    def attached(model, sessions=True, drives=1, **options):
-        targets = [Emulator(tmp_path / f"{i}.kv", "fast", capacity_bytes=1 << 26) for i in range(drives)]
-        attachment = attach(model, targets, sessions=sessions, active="memory", **options)
-        for target in targets:
-            attachment._opened.callback(target.close)
-        if sessions:
-            attachment.sessions.costs.rates = LOADING_PAYS
-        return attachment
-
-    return attached
-
-
 @pytest.mark.parametrize("family", ["llama", "qwen2", "opt", "mixtral"])
 def test_the_same_logits_as_stock_transformers_with_the_same_rounding(target, family):
     model, ids, nexts = random_model(CONFIGS[family]), prompts(3, 20), prompts(3, 40, seed=3)
@@ -77,13 +52,14 @@ def test_the_same_logits_as_stock_transformers_with_the_same_rounding(target, fa
 
 
 @pytest.mark.parametrize("drives", some_quick([1, 3], [3]))
-def test_a_loaded_conversation_goes_on_as_one_that_never_stopped(opened, drives):
+def test_a_loaded_conversation_continues_as_one_that_never_stopped(opened, drives):
     model = random_model(DEEP)
-    with opened(model, sessions=False) as attached:
+    with opened(model, sessions=False, active="memory") as attached:
         expected = greedy(model, PROMPT, 60, past_key_values=attached.cache())
     ids = PROMPT
     for turn in range(3):
-        with opened(model, drives=drives) as attached:
+        with opened(model, drives=drives, active="memory") as attached:
+            attached.sessions.costs.rates = LOADING_PAYS
             cache = attached.sessions.cache(ids)
             assert cache.get_seq_length() == (ids.shape[1] - 1 if turn else 0)
             tokens = greedy(model, ids, 20, past_key_values=cache)

@@ -133,7 +133,7 @@ def test_a_call_that_fails_is_undone_in_all_mini_batches(target, monkeypatch):
 
 
 def test_a_failed_call_is_undone_where_only_some_mini_batches_had_written(target, monkeypatch):
-    """The first mini-batch has sent its pending tokens when the second one fails: both go on from one state."""
+    """The first mini-batch has sent its pending tokens when the second one fails: both continue from one state."""
     model, ids = model_of("llama"), prompts(2, 15)
     right, fails = DriveLayer.queries, []
 
@@ -277,7 +277,7 @@ def test_text_is_that_of_one_batch(target):
     ("name", "options", "sentence"),
     [
         ("llama", {"mini_batches": 0}, "a batch has 'auto' or 1 mini-batch or more, not 0"),
-        ("llama", {"attention": "h2o", "ratio": 0.5}, "it keeps the tokens that it chose on the host"),
+        ("llama", {"attention": "h2o", "ratio": 0.5}, "it retains the tokens that it chose on the host"),
         ("mixtral", {}, "an expert's products depend on how many rows"),
     ],
 )

@@ -13,7 +13,6 @@ from kvdrive.generation.generate import greedy
 from kvdrive.kvcache.overflow import Overflow, Removal
 from kvdrive.nvme.errors import CommandError
 from kvdrive.plugins.transformers import attach
-from kvdrive.targets.emulator import Emulator
 
 GROUP, CONTEXT = 32, 128  # tokens of 64 dimensions in a group; fewer than the model has positions
 PROMPT = prompts(1, 100)
@@ -24,14 +23,6 @@ TRIM = {"overflow": "trim", "context": CONTEXT}
 @pytest.fixture(scope="module")
 def model():
     return random_model(CONFIGS["qwen3"])
-
-
-@pytest.fixture
-def drives(tmp_path):
-    opened = [Emulator(tmp_path / f"{number}.kv", "fast", capacity_bytes=1 << 26) for number in range(2)]
-    yield opened
-    for drive in opened:
-        drive.close()
 
 
 def cut(model, cache, ids, tokens, removed):
@@ -65,7 +56,7 @@ def expected(model, ids, new_tokens, context=CONTEXT, ratio=0.5):
 @pytest.mark.parametrize(
     ("count", "spill", "ratio"), some_quick([(1, 16, 0.5), (2, 1, 0.25), (1, 64, 0.5)], [(2, 1, 0.25)])
 )
-def test_text_goes_on_as_plain_torch_over_what_is_left(model, drives, count, spill, ratio):
+def test_text_continues_as_plain_torch_over_what_is_left(model, drives, count, spill, ratio):
     wanted, removals = expected(model, PROMPT, NEW, ratio=ratio)
     with attach(model, drives[:count], spill=spill, overflow_ratio=ratio, **TRIM) as attached:
         cache = attached.cache()
@@ -100,7 +91,7 @@ def test_calls_of_several_tokens_get_the_right_masks(model, drives):
         position += ids.shape[1]
 
 
-def test_sparf_goes_on_with_the_same_bits_on_one_drive_and_on_two(model, drives):
+def test_sparf_continues_with_the_same_bits_on_one_drive_and_on_two(model, drives):
     found = []
     for some in (drives[:1], drives):
         with attach(model, some, "sparf", Fraction(1, 2), **TRIM) as attached:

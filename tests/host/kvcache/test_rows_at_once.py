@@ -17,6 +17,7 @@ from kvdrive.kvcache.session import Query, Session, attend
 from kvdrive.nvme import commands, wire
 from kvdrive.nvme.completions import Completion
 from kvdrive.nvme.errors import CommandError
+from kvdrive.nvme.rows import joined
 from kvdrive.nvme.rows_command import attn_submit_rows, rows_bytes, rows_result
 from kvdrive.nvme.wire import RowFormat
 from kvdrive.policies.parameters import Parameters
@@ -45,7 +46,7 @@ def keep(target, heads, tokens, d, stored_as=RowFormat.BINARY16, options=0):
     session = target.new_session()
     for sequence, kind in enumerate(abi.KvKind):
         rows = halves(rng, heads, tokens, d)
-        target.execute(commands.kv_append(session, 0, 0, kind, 0, sequence, rows, options, stored_as))
+        target.execute(commands.kv_append(session, 0, 0, kind, 0, sequence, rows, joined(options, stored_as)))
     return Kept(session, heads, tokens, d, stored_as, options)
 
 

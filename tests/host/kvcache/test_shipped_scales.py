@@ -9,6 +9,7 @@ import hypothesis.extra.numpy as arrays
 import numpy as np
 import pytest
 import torch
+from attached_drives import LOADING_PAYS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pairs import some_quick
@@ -27,7 +28,6 @@ from kvdrive.kvcache.scaling import HeadScale
 from kvdrive.kvcache.shipped_scales import LayerScales, read_scales, scales_of
 from kvdrive.nvme.wire import RowFormat
 from kvdrive.plugins.transformers import attach
-from kvdrive.prefix.rates import Rates
 from kvdrive.targets.emulator import Emulator
 
 K, V = (0.0057, 0.0079), (0.0061, 0.0073)  # by layer: a few values of the tiny checkpoint are beyond 448 of them
@@ -282,7 +282,7 @@ def test_later_parts_of_a_prompt_read_what_the_checkpoint_means(shipped, target)
         with attach(model, target, kv_format="fp8", spill=1) as drive:
             cache = drive.cache()
             for number, part in enumerate(ids.split(20, dim=1)):
-                cache.batch.in_prompt = number > 0
+                cache.batch.part.in_prompt = number > 0
                 assert torch.allclose(model(part, past_key_values=cache).logits, wanted[number], atol=1e-4)
 
 
@@ -379,7 +379,7 @@ def test_sessions_of_other_scales_are_refused(shipped, tmp_path):
             drive.reopen(tmp_path / "saved")
 
 
-def test_kept_sessions_of_other_scales_are_not_found(shipped, tmp_path):
+def test_stored_sessions_of_other_scales_are_not_found(shipped, tmp_path):
     model, ids = loaded(shipped), prompts(1, 80)
 
     def cached():
@@ -396,14 +396,14 @@ def test_kept_sessions_of_other_scales_are_not_found(shipped, tmp_path):
     assert cached() == 79
 
 
-def test_a_session_that_is_loaded_goes_on_as_one_that_never_stopped(shipped, tmp_path):
+def test_a_session_that_is_loaded_continues_as_one_that_never_stopped(shipped, tmp_path):
     model, ids = loaded(shipped), prompts(1, 80)
     options = {"kv_format": "fp8", "sessions": True, "active": "memory"}
     with drive_at(tmp_path / "0") as target:
         with attach(model, target, **options) as drive:
             begun = greedy(model, ids, 20, past_key_values=drive.sessions.cache(ids))
         with attach(model, target, **options) as drive:
-            drive.sessions.costs.rates = Rates(1, 0, 1, 0, 1e-9, 0, 0, 1, 1)  # reading pays
+            drive.sessions.costs.rates = LOADING_PAYS
             cache = drive.sessions.cache(begun)
             assert cache.get_seq_length() == cache.batch.placement.loading.tokens == begun.shape[1] - 1
             got = greedy(model, begun, 20, past_key_values=cache)
@@ -425,7 +425,7 @@ def test_the_fingerprint_names_the_scales(shipped):
         of_model(model, RowFormat.FP8)
 
 
-def test_trimmed_sequences_go_on_with_the_same_bits(shipped, tmp_path):
+def test_trimmed_sequences_continue_with_the_same_bits(shipped, tmp_path):
     """The first group moves to other positions, with K of its own, which is stored nowhere."""
     model, ids = loaded(shipped), prompts(1, 400)
 

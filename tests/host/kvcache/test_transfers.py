@@ -36,7 +36,7 @@ class Gate(Emulator):
         return super().submit(command)
 
 
-def test_the_model_goes_on_while_a_drive_is_busy(tmp_path, deep):
+def test_the_model_continues_while_a_drive_is_busy(tmp_path, deep):
     """With the drive shut after layer 0's sessions exist, layers 0 and 1 compute, and layer 2 waits for room."""
     computed = []
     with Gate(tmp_path / "drive.kv") as drive, attach(deep, drive) as attached, torch.no_grad():

@@ -21,7 +21,7 @@ from kvdrive.targets.emulator import Emulator
 D = 64
 
 
-def test_the_mean_of_a_step_counts_and_the_worst_step_is_kept():
+def test_the_mean_of_a_step_counts_and_the_worst_step_is_recorded():
     unread = UnreadMass()
     assert unread.summary() == {"steps": 0, "mean": 0, "worst": 0}
     for step, estimates in ((70, [0.5, 0.1]), (70, [0.0, 0.0]), (71, [0.25])):

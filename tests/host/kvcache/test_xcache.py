@@ -1,7 +1,5 @@
 """X-cache: rows of which the drives keep layer inputs give the same bits; with MHA they take half of the bytes."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -22,14 +20,6 @@ from kvdrive.targets.emulator import Emulator
 
 NAMES = ["opt", "llama-mha", "llama", "qwen2", "qwen3", "mixtral", "mistral"]
 PRECISIONS = [torch.float32, torch.bfloat16, torch.float16]
-
-
-@pytest.fixture
-def drives(tmp_path):
-    group = [Emulator(tmp_path / f"{i}.kv", "fast", capacity_bytes=1 << 26) for i in range(3)]
-    yield group
-    for drive in group:
-        drive.close()
 
 
 def model_of(name, dtype=torch.bfloat16):
@@ -99,7 +89,7 @@ def test_written_bytes_fall_by_half_of_the_share(drives, name, share):
             cache = attached.cache()
             model(ids, past_key_values=cache)
             cache.batch.synchronize()
-            attached._home.backing.flush()
+            attached._storage.backing.flush()
             return drive.stats().pages_written, cache.batch.statistics.transfers().bytes_sent
 
     pages, sent = written(drives[0], 0.0)
@@ -140,7 +130,7 @@ def test_calls_without_a_cache_leave_no_inputs_in_memory(target):
     model, ids = model_of("qwen3"), prompts(2, 20)
     with attach(model, target, xcache=1.0) as attached, torch.no_grad():
         model(ids, use_cache=False)
-        assert not attached._home.backing.xcache.inputs._latest
+        assert not attached._storage.backing.xcache.inputs._latest
 
 
 @pytest.mark.parametrize("share", [0.5, 1.0])
@@ -151,7 +141,7 @@ def test_later_parts_of_a_prompt_attend_to_what_is_rebuilt(target, share):
         with attach(model, target, xcache=share) as attached, torch.no_grad():
             cache = attached.cache()
             model(parts[0], past_key_values=cache)
-            cache.batch.in_prompt = True
+            cache.batch.part.in_prompt = True
             return torch.cat([model(part, past_key_values=cache).logits for part in parts[1:]], dim=1)
 
     assert torch.equal(run(share), run(0.0))
@@ -229,7 +219,7 @@ def test_beams_share_their_inputs(target):
 
 
 @pytest.mark.parametrize("crop", [3, 11, 26])
-def test_cropped_and_moved_rows_go_on_where_they_were(target, crop):
+def test_cropped_and_moved_rows_continue_where_they_were(target, crop):
     """Pending tokens, stored ones, and almost all of them; rows stored as X and as K and V change places."""
     model, ids, nexts = model_of("qwen3"), prompts(3, 20), prompts(3, 8, seed=3)
 
@@ -246,7 +236,7 @@ def test_cropped_and_moved_rows_go_on_where_they_were(target, crop):
     assert torch.equal(run(0.5), run(0.0))
 
 
-def test_another_process_goes_on(tmp_path):
+def test_another_process_continues(tmp_path):
     """Saved with pending tokens and padding; opened from the drives' files, twice."""
     model, ids = model_of("llama-mha", torch.float32), prompts(2, 30)
     file = tmp_path / "chat.json"
@@ -273,8 +263,7 @@ def test_another_process_goes_on(tmp_path):
         tokens = new
     with attach(model, group) as attached, pytest.raises(InputError, match="was saved with X-cache"):
         attached.reopen(file)
-    changed = json.loads(file.read_text()) | {"arithmetic": "torch 0, other, 7 threads"}
-    file.write_text(json.dumps(changed))
+    file.write_text(file.read_text().replace(f"torch {torch.__version__}", "torch 0"))
     with attach(model, group, xcache=0.5) as attached, pytest.raises(InputError, match="the same bits"):
         attached.reopen(file)
     for drive in group:
@@ -356,7 +345,7 @@ def test_stored_inputs_are_the_same_bits(dtype, width, head_dim):
     assert torch.equal(back.view(torch.uint8), x.view(torch.uint8))
 
 
-def test_every_binary32_below_the_limit_is_kept():
+def test_every_binary32_below_the_limit_is_exact():
     bits = np.concatenate([np.arange(0, 192 << 23, 98_765, np.uint32), np.array([(192 << 23) - 1], np.uint32)])
     bits = np.concatenate([bits, bits | 1 << 31]).astype(np.uint32)[: len(bits) * 2 // 64 * 64]
     x = torch.from_numpy(bits.view(np.int32)).view(torch.float32).reshape(-1, 64)

@@ -129,3 +129,14 @@ def test_entries_are_packed_as_their_layout_says(layout):
     assert packed.pack({first: fields[first]})[want.dtype[0].itemsize :].strip(b"\0") == b""
     with pytest.raises(struct.error):
         packed.pack({first: -1})
+
+
+def test_half_of_the_inline_tokens_is_refused():
+    q = np.zeros((2, 4, 64), np.float16)
+    with pytest.raises(ValueError, match="scores and V"):
+        commands.attn_submit(1, 0, 0, q, 10, 0x3E000000, inline_v=np.zeros((2, 3, 64), np.float16))
+    scores = np.zeros((2, 4, 4), np.int32)
+    with pytest.raises(ValueError, match="cannot have scores"):
+        commands.attn_submit(
+            1, 0, 0, q, 10, 0x3E000000, inline_scores=scores, inline_v=np.zeros((2, 3, 64), np.float16)
+        )

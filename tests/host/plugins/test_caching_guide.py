@@ -42,7 +42,7 @@ def test_a_loop_with_the_callers_own_cache_remembers(target, llama, own_cache, r
     assert target.stats().attention_jobs == rows * (NEW - 1) * 2 * 2  # steps, layers and KV heads: nothing is repeated
 
 
-def test_turns_of_a_chat_go_on_with_the_callers_own_cache(target, llama, own_cache):
+def test_turns_of_a_chat_continue_with_the_callers_own_cache(target, llama, own_cache):
     with attach(llama, target):
         cache, text = own_cache(), torch.empty(1, 0, dtype=torch.int64)
         for turn in range(3):
@@ -71,7 +71,7 @@ def test_a_prefix_is_copied_for_several_prompts(target, llama, own_cache, of):
         assert written is None or target.stats().kv_bytes_written > written
 
 
-def test_a_returned_cache_goes_on(target, llama):
+def test_a_returned_cache_continues(target, llama):
     ids = prompts(1, 20)
     ask = {"max_new_tokens": NEW, "do_sample": False, "pad_token_id": 0, "return_dict_in_generate": True}
     with attach(llama, target):

@@ -38,7 +38,7 @@ def test_greedy_tokens_equal_transformers(target, name):
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_refusal_names_the_model_and_the_way_out(target, name):
+def test_a_refusal_names_the_model_and_the_remedy(target, name):
     config, reason = REFUSED[name]
     model = random_model(config)
     with pytest.raises(UnsupportedError, match=f"{type(model).__name__} cannot be attached.*{reason}") as caught:
@@ -48,7 +48,7 @@ def test_a_refusal_names_the_model_and_the_way_out(target, name):
 
 
 @pytest.mark.parametrize("name", ["gpt-oss", "granite4", "qwen3-next", "cohere2"])
-def test_a_second_turn_goes_on_where_the_first_ended(target, name):
+def test_a_second_turn_continues_where_the_first_ended(target, name):
     """Layers in memory keep their state, and the drive's layers theirs."""
     model = random_model(SERVED[name][0])
     first, second = prompts(1, 20), prompts(1, 7, seed=3)

@@ -143,7 +143,7 @@ def test_encoder_decoder_models_are_refused(target):
     assert "encoder-decoder" in refused(T5ForConditionalGeneration(config), target)
 
 
-def test_a_call_that_keeps_nothing_is_stock(target, llama):
+def test_a_call_that_stores_nothing_is_stock(target, llama):
     ids = prompts(1, 9)
     with torch.no_grad():
         stock = llama(ids, use_cache=False).logits

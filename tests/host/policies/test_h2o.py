@@ -13,7 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 import golden
 import kvdrive
 from kvdrive.errors import RangeError, UnsupportedError
-from kvdrive.policies.kept_tokens import KeptTokens, prompt_mass
+from kvdrive.policies.heavy_hitters import HeavyHitters, prompt_mass
 
 HEADS, GROUP, D = 2, 2, 32
 SCALE = D**-0.5
@@ -42,7 +42,7 @@ def test_prompt_mass_equals_the_definition():
     np.testing.assert_allclose(got, masses(q, k), rtol=1e-4, atol=1e-4)
 
 
-def test_tokens_are_kept_and_dropped_as_the_paper_says():
+def test_tokens_are_retained_and_dropped_as_the_paper_says():
     rng = np.random.default_rng(2)
     prompt, steps, budget, recent = 40, 30, 10, 5
     total = prompt + steps
@@ -51,7 +51,7 @@ def test_tokens_are_kept_and_dropped_as_the_paper_says():
         2 * halves(rng, HEADS, total, D),
         2 * halves(rng, HEADS, total, D),
     )
-    state = KeptTokens(torch.from_numpy(q[:, :, :prompt]), k[:, :prompt], v[:, :prompt], Fraction(1, 4), SCALE)
+    state = HeavyHitters(torch.from_numpy(q[:, :, :prompt]), k[:, :prompt], v[:, :prompt], Fraction(1, 4), SCALE)
     mass = masses(q[:, :, :prompt], k[:, :prompt])
     kept = []
     for head in range(HEADS):

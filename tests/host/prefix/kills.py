@@ -13,15 +13,14 @@ import sys
 from pathlib import Path
 
 import torch
+from attached_drives import LOADING_PAYS
 from small_models import CONFIGS, prompts, random_model
 
 from kvdrive.generation.generate import greedy
 from kvdrive.plugins.transformers import attach
-from kvdrive.prefix.rates import Rates
 from kvdrive.targets.emulator import Emulator
 
 PROMPT, END, CHATS, TURN = 130, 230, 3, 20
-LOADING_PAYS = Rates(1, 0, 1, 0, 1e-9, 0, 0, 1, 1)  # a second for each token, and no time for reading
 
 
 def write_whole(path, text):

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 import torch
 from pairs import by_value
-from small_models import CONFIGS, prompts, random_model
+from small_models import prompts
 
-from kvdrive.cli.sessions import _index
+from kvdrive.cli.stored_sessions import open_index
 from kvdrive.errors import InputError
 from kvdrive.generation.generate import greedy
 from kvdrive.plugins.transformers import attach
@@ -33,11 +33,6 @@ STORED = (
     "drive.kv.sessions-shm",
     "drive.kv.sessions.pins",
 )
-
-
-@pytest.fixture(scope="module")
-def model():
-    return random_model(CONFIGS["llama"])
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +57,7 @@ def copy_sparse(source, target):
 
 
 def turn(model, folder, new_tokens=10):
-    """Goes on with what is kept. Tokens found, and the answer."""
+    """Continues with what is stored. Tokens found, and the answer."""
     with (
         Emulator(folder / "drive.kv", "fast", capacity_bytes=1 << 24) as drive,
         attach(model, drive, sessions=True) as at,
@@ -74,7 +69,7 @@ def turn(model, folder, new_tokens=10):
 
 @pytest.fixture(scope="module")
 def closed(model, answer, tmp_path_factory):
-    """A folder with a drive that keeps a pinned session, closed well."""
+    """A folder with a drive that stores a pinned session, closed well."""
     folder = tmp_path_factory.mktemp("closed")
     assert turn(model, folder)[0] == 0
     index = Index(folder / "drive.kv.sessions")
@@ -185,7 +180,7 @@ def test_a_damaged_index_is_made_again_at_once(model, answer, closed, tmp_path, 
         for damage in (half, overwritten, emptied, folder_instead, missing)
     ],
 )
-def test_the_index_goes_on_when_only_a_part_of_it_is_damaged(model, answer, live, tmp_path, part, damage):
+def test_the_index_continues_when_only_a_part_of_it_is_damaged(model, answer, live, tmp_path, part, damage):
     """Without its -wal the index is older or empty: what it does not name any more is computed again."""
     restore(live, tmp_path)
     damage(tmp_path / f"drive.kv.sessions{part}")
@@ -312,9 +307,9 @@ def test_bytes_of_an_index_that_change_are_noticed_or_change_nothing(tmp_path, s
 def test_the_command_line_sends_to_who_can_fill_an_index(closed, tmp_path):
     restore(closed, tmp_path)
     overwritten(tmp_path / "drive.kv.sessions")
-    with pytest.raises(InputError, match=r"`kvdrive sessions gc .*` fills it"), _index(str(tmp_path / "drive.kv")):
+    with pytest.raises(InputError, match=r"`kvdrive sessions gc .*` fills it"), open_index(str(tmp_path / "drive.kv")):
         pass
-    with pytest.raises(InputError, match=r"`kvdrive sessions gc .*` fills it"), _index(str(tmp_path / "drive.kv")):
+    with pytest.raises(InputError, match=r"`kvdrive sessions gc .*` fills it"), open_index(str(tmp_path / "drive.kv")):
         pass  # it is new by now, and empty: nobody may take that for what the drive holds
 
 
@@ -328,7 +323,7 @@ def of_an_earlier_version(path):
 
 @pytest.fixture(scope="module")
 def several(model, closed, tmp_path_factory):
-    """A folder with a drive that keeps two sessions: the pinned one, and one with a name."""
+    """A folder with a drive that stores two sessions: the pinned one, and one with a name."""
     folder = tmp_path_factory.mktemp("several")
     restore(closed, folder)
     with Emulator(folder / "drive.kv", "fast") as drive, attach(model, drive, sessions=True) as at:
@@ -341,7 +336,7 @@ def several(model, closed, tmp_path_factory):
 def said_by_commands(folder):
     """The sessions that the command line knows, or what it says instead."""
     try:
-        with _index(str(folder / "drive.kv")) as index:
+        with open_index(str(folder / "drive.kv")) as index:
             return index.count()
     except InputError as error:
         return str(error)

@@ -1,8 +1,8 @@
-"""A full drive: kept sessions make room, what it refused is sent again, and no token is lost."""
+"""A full drive: stored sessions make room, what it refused is sent again, and no token is lost."""
 
 import pytest
 import torch
-from small_models import CONFIGS, prompts, random_model
+from small_models import prompts
 
 from kvdrive import abi
 from kvdrive.generation.generate import greedy
@@ -19,13 +19,8 @@ QUICK = {"drive": (1, 6, 28, 31), "memory": (4, 12, 29)}
 
 
 @pytest.fixture(scope="module")
-def model():
-    return random_model(CONFIGS["llama"])
-
-
-@pytest.fixture(scope="module")
 def expected(model, tmp_path_factory):
-    """What PROMPT goes on with, on a drive that has room."""
+    """What PROMPT continues with, on a drive that has room."""
     found = {}
     for active in ("drive", "memory"):
         target = Emulator(tmp_path_factory.mktemp("big") / "big.kv", "fast", capacity_bytes=1 << 26)
@@ -35,7 +30,7 @@ def expected(model, tmp_path_factory):
 
 
 def keep(attached, model, seed, tokens):
-    """A kept session of a prompt alone."""
+    """A stored session of a prompt alone."""
     cache = attached.sessions.cache(ids := prompts(1, tokens, seed=seed))
     with torch.no_grad():
         model(ids, past_key_values=cache)

@@ -1,4 +1,4 @@
-"""Kept sessions that hold layer inputs (X-cache): found, forked and continued in later processes; same bits."""
+"""Stored sessions that hold layer inputs (X-cache): found, forked and continued in later processes; same bits."""
 
 import json
 
@@ -10,11 +10,9 @@ from kvdrive.errors import InputError
 from kvdrive.generation.generate import greedy
 from kvdrive.kvcache.xcache.inputs import XCache
 from kvdrive.kvcache.xcache.sequence import InputSequence
-from kvdrive.plugins.transformers import attach
 from kvdrive.prefix import metadata, record
 from kvdrive.prefix.record import Record
 from kvdrive.prefix.transfer import export
-from kvdrive.targets.emulator import Emulator
 
 PROMPT = prompts(1, 90)
 FIRST_STEPS = 9
@@ -25,22 +23,13 @@ def model_of(name, dtype=torch.bfloat16):
 
 
 @pytest.fixture
-def opened(tmp_path):
-    """Attaches a model to the drives of a folder, each time as a new process would."""
-
-    def attached(model, share, drives=1, place="drives"):
-        folder = tmp_path / place
-        folder.mkdir(exist_ok=True)
-        targets = [Emulator(folder / f"{i}.kv", "fast", capacity_bytes=1 << 24) for i in range(drives)]
-        attachment = attach(model, targets, sessions=True, xcache=share, spill=5)
-        for target in targets:
-            attachment._opened.callback(target.close)
-        return attachment
-
-    return attached
+def opened(opened):
+    return lambda model, share, drives=1, place="drives": opened(
+        model, drives=drives, folder=place, xcache=share, spill=5
+    )
 
 
-def go_on(attached, ids, new_tokens, **options):
+def generate(attached, ids, new_tokens, **options):
     """All tokens, how many were found, and if they are stored as X."""
     cache = attached.sessions.cache(ids, **options)
     found = cache.get_seq_length()
@@ -53,13 +42,13 @@ def conversation(opened, model, share, drives=1):
     ids, held, kept = PROMPT, 0, []
     for turn in range(3):
         with opened(model, share, drives, f"share {share}") as attached:
-            tokens, found, as_inputs = go_on(attached, ids, FIRST_STEPS + turn)
+            tokens, found, as_inputs = generate(attached, ids, FIRST_STEPS + turn)
             assert (found, as_inputs) == (held, bool(share))
             kept.append(tokens)
         ids, held = torch.cat([tokens, prompts(1, 7 * turn, seed=turn)], dim=1), tokens.shape[1] - 1
     other = torch.cat([kept[1][:, :-4], prompts(1, 12, seed=40)], dim=1)  # leaves the conversation in the middle
     with opened(model, share, drives, f"share {share}") as attached:
-        tokens, found, as_inputs = go_on(attached, other, 6)
+        tokens, found, as_inputs = generate(attached, other, 6)
         assert (found, as_inputs) == (kept[1].shape[1] - 4, bool(share))
         kept.append(tokens)
         told = [Record.of(entry.record).inputs for entry in attached.sessions.index.entries()]
@@ -78,7 +67,7 @@ def conversation(opened, model, share, drives=1):
     ],
     ids=str,
 )
-def test_conversations_go_on_and_part_in_later_processes(opened, name, dtype, drives):
+def test_conversations_continue_and_part_in_later_processes(opened, name, dtype, drives):
     model = model_of(name, dtype)
     wanted = conversation(opened, model, 0.0, drives)
     for ours, theirs in zip(conversation(opened, model, 1.0, drives), wanted, strict=True):
@@ -103,7 +92,7 @@ def test_a_session_takes_the_bytes_of_its_inputs(opened):
     sizes = []
     for share in (0.0, 1.0):
         with opened(model, share, place=f"share {share}") as attached:
-            go_on(attached, PROMPT, 3)
+            generate(attached, PROMPT, 3)
         with opened(model, share, place=f"share {share}") as attached:
             sizes.append(attached.sessions.index.entries()[0].bytes_per_token - record.CHAIN_BYTES)
     assert sizes == [2 * 2 * 256 * 2, 2 * 256 * 2]  # layers x (K and V, or X) x width x bytes
@@ -112,7 +101,7 @@ def test_a_session_takes_the_bytes_of_its_inputs(opened):
 def test_a_lost_index_is_made_again(opened, tmp_path):
     model = model_of("qwen3")
     with opened(model, 1.0, 2) as attached:
-        tokens, *_ = go_on(attached, PROMPT, 12, name="notes")
+        tokens, *_ = generate(attached, PROMPT, 12, name="notes")
     (tmp_path / "drives" / "0.kv.sessions").unlink()
     with opened(model, 1.0, 2) as attached:
         assert attached.sessions.cache(tokens).get_seq_length() == tokens.shape[1] - 1
@@ -120,25 +109,25 @@ def test_a_lost_index_is_made_again(opened, tmp_path):
 
 
 def test_a_store_takes_the_longest_of_both_kinds(opened):
-    """Attached with X-cache, a session of K and V is found as well, and goes on as K and V."""
+    """Attached with X-cache, a session of K and V is found as well, and continues as K and V."""
     model = model_of("llama-mha")
     with opened(model, 0.25) as attached:  # the second sequence of four is stored as X
-        shorter, _, kind = go_on(attached, PROMPT, 4)
+        shorter, _, kind = generate(attached, PROMPT, 4)
         assert not kind
-        longer, found, kind = go_on(attached, torch.cat([PROMPT, shorter[:, 90:91] ^ 1], dim=1), 30)
+        longer, found, kind = generate(attached, torch.cat([PROMPT, shorter[:, 90:91] ^ 1], dim=1), 30)
         assert (found, kind) == (90, False)  # it goes on with what is there
-        _, found, kind = go_on(attached, prompts(1, 50, seed=77), 4)
+        _, found, kind = generate(attached, prompts(1, 50, seed=77), 4)
         assert (found, kind) == (0, True)
     with opened(model, 0.25) as attached:
-        assert go_on(attached, longer, 2)[1:] == (longer.shape[1] - 1, False)
-        assert go_on(attached, prompts(1, 50, seed=77), 2)[1:] == (49, True)
+        assert generate(attached, longer, 2)[1:] == (longer.shape[1] - 1, False)
+        assert generate(attached, prompts(1, 50, seed=77), 2)[1:] == (49, True)
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0], ids=["without X-cache", "other arithmetic"])
 def test_who_cannot_rebuild_does_not_find(opened, monkeypatch, share):
     model = model_of("llama-mha")
     with opened(model, 1.0) as attached:
-        go_on(attached, PROMPT, 5, name="notes")
+        generate(attached, PROMPT, 5, name="notes")
     monkeypatch.setattr(XCache, "arithmetic", lambda self: "torch 0, other, 7 threads")
     with opened(model, share) as attached:
         assert attached.sessions.cache(PROMPT).get_seq_length() == 0
@@ -148,7 +137,7 @@ def test_who_cannot_rebuild_does_not_find(opened, monkeypatch, share):
 
 def test_layer_inputs_are_not_exported(opened, tmp_path):
     with opened(model_of("opt"), 1.0) as attached:
-        go_on(attached, PROMPT, 5)
+        generate(attached, PROMPT, 5)
     with opened(model_of("opt"), 1.0) as attached, pytest.raises(InputError, match="saved without X-cache"):
         export(attached.sessions.stored, attached.sessions.index.entries()[0], tmp_path / "file")
 
@@ -164,13 +153,13 @@ def test_other_positions_are_not_saved(opened, caplog):
 
 
 def test_a_record_that_is_too_large_ends_saving(opened, monkeypatch, caplog):
-    """What the index names stays; generation goes on."""
+    """What the index names stays; generation continues."""
     model = model_of("llama-mha")
     wanted = greedy(model, PROMPT, 12)
     with opened(model, 1.0) as attached:
-        go_on(attached, PROMPT, 2)
+        generate(attached, PROMPT, 2)
         numbers = prompts(1, 100_000).tolist()
-        monkeypatch.setattr(InputSequence, "describe_layers", lambda self: {"0": numbers})
+        monkeypatch.setattr(InputSequence, "describe", lambda self: {"0": numbers})
         cache = attached.sessions.cache(PROMPT)
         found = greedy(model, PROMPT, 12, past_key_values=cache)
         assert found.shape == wanted.shape

@@ -1,4 +1,4 @@
-"""Stored sessions in memory: how a request goes on, what is read for it, and what a fault costs."""
+"""Stored sessions in memory: how a request continues, what is read for it, and what a fault costs."""
 
 import functools
 import subprocess
@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from attached_drives import LOADING_PAYS
 from small_models import SMALL, prompts, random_model
 from transformers import LlamaConfig
 
@@ -33,7 +34,6 @@ LAYERS, HEADS, HEAD_DIM = 6, 4, 32
 DEEP = LlamaConfig(**SMALL | {"num_hidden_layers": LAYERS}, num_key_value_heads=HEADS)
 PROMPT = prompts(1, 150)
 LAYER_TOKEN = 2 * HEADS * HEAD_DIM * 2  # bytes: K and V, binary16
-LOADING_PAYS = Rates(1, 0, 1, 0, 1e-9, 0, 0, 1, 1)  # a second for each token, and no time for reading
 DISK = Rates(1e-3, 0, 1e-3, 0, 2e-8, 0, 0, 1, 1)  # reading is 7 times as fast as computing
 
 
@@ -164,7 +164,7 @@ def save(saved, tmp_path):
 # ---- the choice ----
 
 
-def test_the_fastest_way_is_chosen():
+def test_the_fastest_strategy_is_chosen():
     turn = Turn(history=16_000, new_tokens=16, steps=0, bytes=16_000 * 2048, layers=8)
     fast = Rates(1e-3, 1e-7, 0.01, 1e-6, 1e-9, 1e-4, 1e-3, 1e-3, 1e-6)
     costs = Costs(None, "", lambda: fast)
@@ -277,7 +277,7 @@ def test_the_read_buffer_bounds_what_is_read_ahead(opened, model, save):
     for room in (0, 2 * layer, 4 * layer + 1, 100 * layer):
         with opened(model, rates=slow, memory=MemoryOptions(read_buffer=room)) as attached:
             cache = attached.sessions.cache(tokens)
-            attached._home.backing.queues[0].run(lambda target: None)  # behind what was asked for
+            attached._storage.backing.queues[0].run(lambda target: None)  # behind what was asked for
             read = {layer for layer, *_ in attached.drives[0].reads}
             plan = cache.batch.placement.plan
             assert plan.buffer_bytes <= room
@@ -399,7 +399,7 @@ def test_other_tokens_than_the_promised_ones_replace_those_on_the_drive(opened, 
 def push_to_flash(attached):
     """Store so much beside the sessions that nothing of these waits in the drive's memory any more."""
     rows = np.ones((8, 8192, 128), np.float16)
-    attached._home.backing.queues[0].run(lambda target: Session(target).append(0, abi.KvKind.KEYS, 0, rows))
+    attached._storage.backing.queues[0].run(lambda target: Session(target).append(0, abi.KvKind.KEYS, 0, rows))
 
 
 @pytest.mark.parametrize("after", [0, 5])
@@ -466,7 +466,7 @@ class ShutDrive(Emulator):
         return super().submit_many(commands)
 
 
-def test_the_model_goes_on_while_a_save_waits(tmp_path, model):
+def test_the_model_continues_while_a_save_waits(tmp_path, model):
     """Decode steps pass several save points of a drive that does not answer; nothing counts as saved before it does."""
     with ShutDrive(tmp_path / "drive.kv") as drive, attach(model, drive, active="memory", sessions=True) as attached:
         store = attached.sessions
@@ -518,7 +518,7 @@ def test_waiting_requests_are_prefetched_as_far_as_memory_goes(opened, model, ex
         store = attached.sessions
         waiting = [Request(tuple(text[0].tolist()), "", 16) for text in texts]
         store.prefetch.see(waiting)
-        attached._home.backing.queues[0].run(lambda target: None)
+        attached._storage.backing.queues[0].run(lambda target: None)
         assert sum(room for *_, room in attached.drives[0].reads) == 2 * 149 * LAYER_TOKEN * LAYERS
         cache = store.cache(texts[0], new_tokens=16)
         assert cache.batch.listener.strategy == "load"
@@ -528,7 +528,7 @@ def test_waiting_requests_are_prefetched_as_far_as_memory_goes(opened, model, ex
         assert len(attached.drives[0].sessions()) == 3 + 2  # the stored ones, one that runs, one that is ready
         store.release(cache)
         store.prefetch.see(waiting[1:])
-        attached._home.backing.queues[0].run(lambda target: None)
+        attached._storage.backing.queues[0].run(lambda target: None)
         assert sum(room for *_, room in attached.drives[0].reads) == 3 * 149 * LAYER_TOKEN * LAYERS
         store.prefetch.see([])  # the clients went away
         assert len(attached.drives[0].sessions()) == 3
@@ -548,7 +548,7 @@ def test_sessions_of_waiting_requests_are_read_into_the_page_cache(tmp_path, mod
         waiting = [Request(tuple(text[0].tolist()), "", 16) for text in texts]
         for _ in range(2):  # once is enough
             store.prefetch.see(waiting)
-        attached._home.backing.queues[0].run(lambda target: None)
+        attached._storage.backing.queues[0].run(lambda target: None)
         read = [layer for layer, *_ in drive.reads]
         assert read == [layer for _ in range(2) for layer in range(LAYERS) for _ in range(2)]
         assert store.evictor.policy.victim(store.index).tokens == 150

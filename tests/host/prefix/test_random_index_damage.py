@@ -1,4 +1,4 @@
-"""Random damage of an index and of its -wal and -shm: it opens, names no session that there never was, and goes on."""
+"""Random damage of an index and of its -wal and -shm: it opens, names no session that never was, and continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions that lost tokens from their middle: kept under their name, never taken for a whole prefix."""
+"""Sessions that lost tokens from their middle: stored under their name, never taken for a whole prefix."""
 
 import subprocess
 
@@ -25,19 +25,8 @@ def model():
 
 
 @pytest.fixture
-def opened(tmp_path):
-    """Attaches a model to the drives in the test's folder, each time as a new process would."""
-
-    def attached(model, folder="a", drives=1, **options):
-        (tmp_path / folder).mkdir(exist_ok=True)
-        paths = [tmp_path / folder / f"{number}.kv" for number in range(drives)]
-        targets = [Emulator(path, "fast", capacity_bytes=1 << 24) for path in paths]
-        attachment = attach(model, targets, **({"sessions": True} | TRIM | options))
-        for target in targets:
-            attachment._opened.callback(target.close)
-        return attachment
-
-    return attached
+def opened(opened):
+    return lambda model, folder="a", **options: opened(model, folder=folder, **TRIM | options)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +38,7 @@ def text(model, tmp_path_factory):
 
 
 @pytest.mark.parametrize("drives", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_a_named_session_goes_on_in_other_processes(opened, model, text, drives):
+def test_a_named_session_continues_in_other_processes(opened, model, text, drives):
     at = 100
     for end in (150, 220, 290, 340):
         with opened(model, drives=drives) as attached:
@@ -110,14 +99,14 @@ def test_a_session_that_was_changed_too_often_is_saved_no_more(opened, model, te
         assert sum(tokens for _, tokens in Record.of(kept.record).removals) == 96
         end = kept.tokens + 96
     with opened(model) as attached:  # the rest was removed, what was kept is found
-        assert attached._home.backing.queues[0].target.sessions() == {kept.slices[0][1]}
+        assert attached._storage.backing.queues[0].target.sessions() == {kept.slices[0][1]}
         cache = attached.sessions.cache(text[:, : end + 1], "talk")
         assert (cache.get_seq_length(), cache.batch.removed) == (end, 96)
         assert torch.equal(greedy(model, text[:, : end + 1], 299 - end, past_key_values=cache), text[:, :300])
 
 
 def test_a_save_in_the_background_that_finds_no_room_for_a_record_ends(opened, model, monkeypatch, caplog):
-    """The model's thread stops keeping the sequence at its next call; it goes on in memory."""
+    """The model's thread stops keeping the sequence at its next call; it continues in memory."""
     monkeypatch.setattr(metadata, "_RECORDS", 1)  # which is for saying that the rest is unusable
     with opened(model, active="memory", overflow="error", context=0) as attached:
         store = attached.sessions
@@ -219,7 +208,7 @@ def test_a_process_that_dies_while_tokens_are_removed_serves_nothing_wrong(opene
         attached.sessions.context.every = 16
         greedy(model, text[:, :100], 92, past_key_values=cache)
         attached._calls.recovery.remove(cache.batch, 96)
-        attached._home.backing.flush()
+        attached._storage.backing.flush()
         cache.batch.listener = None  # as if the process had been killed here
         cache.batch.hand_over()
     for again in ("kept", "lost"):
@@ -251,7 +240,7 @@ def test_lost_data_of_a_saved_sequence_is_computed_again(opened, model, text):
     with opened(model) as attached:
         cache = attached.sessions.cache(text[:, :100], "talk")
         greedy(model, text[:, :100], 150, past_key_values=cache)
-        attached._home.backing.queues[0].target._drive.inject("read_uncorrectable")
+        attached._storage.backing.queues[0].target._drive.inject("read_uncorrectable")
         assert torch.equal(greedy(model, text[:, :250], 50, past_key_values=cache), text[:, :300])
         assert attached.recoveries == 1
         attached.sessions.release(cache)

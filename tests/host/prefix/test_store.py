@@ -17,29 +17,9 @@ from kvdrive.kvcache.session import LABEL_LAYER, Session
 from kvdrive.plugins.transformers import attach
 from kvdrive.prefix.options import Bounds, SessionOptions
 from kvdrive.prefix.rates import Rates
-from kvdrive.targets.emulator import Emulator
 
 PROMPT = prompts(1, 150)
 MORE = prompts(1, 20, seed=9)
-
-
-@pytest.fixture(scope="module")
-def model():
-    return random_model(CONFIGS["llama"])
-
-
-@pytest.fixture
-def opened(tmp_path):
-    """Attaches a model to the drives in the test's folder, each time as a new process would."""
-
-    def attached(model, sessions=True, drives=1, **options):
-        targets = [Emulator(tmp_path / f"{i}.kv", "fast", capacity_bytes=1 << 26) for i in range(drives)]
-        attachment = attach(model, targets, sessions=sessions, **options)
-        for target in targets:
-            attachment._opened.callback(target.close)
-        return attachment
-
-    return attached
 
 
 def generate(attached, ids, new_tokens, **options):
@@ -50,11 +30,11 @@ def generate(attached, ids, new_tokens, **options):
 
 
 def drive_sessions(attached):
-    return sorted(attached._home.backing.queues[0].target.sessions())
+    return sorted(attached._storage.backing.queues[0].target.sessions())
 
 
 @pytest.mark.parametrize("drives", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_a_conversation_goes_on_in_another_process(opened, model, drives):
+def test_a_conversation_continues_in_another_process(opened, model, drives):
     ids, expected = PROMPT, greedy(model, PROMPT, 60)
     for turn in range(3):
         with opened(model, drives=drives) as attached:
@@ -170,7 +150,7 @@ def test_lost_data_are_computed_again_and_not_found_any_more(opened, model):
         assert cache.get_seq_length() == 169
         lost = attached.sessions.index.entries()[0].id
         push_to_flash(attached)
-        attached._home.backing.queues[0].target._drive.inject("read_uncorrectable")
+        attached._storage.backing.queues[0].target._drive.inject("read_uncorrectable")
         more = greedy(model, tokens, 20, past_key_values=cache)
         assert attached.recoveries == 1
         assert attached.sessions.stats.lost == 1
@@ -183,7 +163,7 @@ def test_lost_data_are_computed_again_and_not_found_any_more(opened, model):
 def push_to_flash(attached):
     """Store so much beside the sessions that nothing of these waits in the drive's memory any more."""
     rows = np.ones((8, 8192, 128), np.float16)
-    attached._home.backing.queues[0].run(lambda target: Session(target).append(0, abi.KvKind.KEYS, 0, rows))
+    attached._storage.backing.queues[0].run(lambda target: Session(target).append(0, abi.KvKind.KEYS, 0, rows))
 
 
 def test_a_stale_index_costs_time_and_nothing_else(opened, model):
@@ -191,7 +171,7 @@ def test_a_stale_index_costs_time_and_nothing_else(opened, model):
     with opened(model) as attached:
         generate(attached, PROMPT, 5)
     with opened(model, sessions=False) as attached:
-        target = attached._home.backing.queues[0].target
+        target = attached._storage.backing.queues[0].target
         number = target.sessions().pop()
         Session.existing(target, number, 0).trim(0)
         cache = attached.cache()
@@ -210,7 +190,7 @@ def test_no_room_under_the_drive_fails_saves_only(opened, model, caplog):
     with opened(model) as attached, caplog.at_level(logging.WARNING):
         cache = attached.sessions.cache(PROMPT)
         greedy(model, PROMPT, 2, past_key_values=cache)
-        attached._home.backing.queues[0].target._drive.inject("disk_full", count=2)
+        attached._storage.backing.queues[0].target._drive.inject("disk_full", count=2)
         before = attached.sessions.stats.saves
         tokens = greedy(model, PROMPT, 40, past_key_values=cut(cache, 140))
         assert attached.sessions.stats.failed_saves == 2
@@ -310,7 +290,7 @@ def test_what_the_governor_refuses_is_not_written(opened, model, active, monkeyp
     )
     monkeypatch.setattr(Backing, "flush", lambda self: flushes.append(1) or flush(self))
     with opened(model, sessions=SessionOptions(daily_bytes=1), active=active) as attached:
-        store, drive = attached.sessions, attached._home.backing.queues[0].target
+        store, drive = attached.sessions, attached._storage.backing.queues[0].target
         store.costs.rates = Rates(1, 0, 1, 0, 1e-9, 0, 0, 1e-9, 1e-9)  # what was found is loaded, or attended to
         per_token = store.index.get(store.release(run(store, model, 1))).bytes_per_token
 
@@ -475,7 +455,7 @@ def test_the_quota_of_a_tenant_goes_before_the_bound_of_all(opened, model):
     ],
     ids=lambda value: value if isinstance(value, str) else "sparf" if value else "exact",
 )
-def test_sessions_in_8_and_4_bits_go_on_and_are_not_mixed(opened, model, kv_format, policy):
+def test_sessions_in_8_and_4_bits_continue_and_are_not_mixed(opened, model, kv_format, policy):
     with opened(model, kv_format=kv_format, **policy) as attached:
         tokens, _ = generate(attached, PROMPT, 20)
     with opened(model, kv_format=kv_format, **policy) as attached:
@@ -486,7 +466,7 @@ def test_sessions_in_8_and_4_bits_go_on_and_are_not_mixed(opened, model, kv_form
             assert generate(attached, tokens, 1)[1] == 0
 
 
-def test_a_found_session_that_is_cut_and_goes_on_otherwise_is_found_by_its_own_tokens(opened, model):
+def test_a_found_session_that_is_cut_and_continues_otherwise_is_found_by_its_own_tokens(opened, model):
     with opened(model) as attached:
         generate(attached, PROMPT, 2)
     other = torch.cat([PROMPT[:, :40], prompts(1, 110, seed=30)], dim=1)

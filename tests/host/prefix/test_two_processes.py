@@ -1,7 +1,8 @@
-"""Two attachments on one drive that is served elsewhere: they share what is kept, and do not disturb each other."""
+"""Two attachments on one drive that is served elsewhere: they share what is stored, and do not disturb each other."""
 
 import pytest
 import torch
+from attached_drives import LOADING_PAYS
 from small_models import CONFIGS, prompts, random_model
 
 from kvdrive._native import Drive, Subsystem, TcpServer
@@ -9,11 +10,9 @@ from kvdrive.errors import InputError
 from kvdrive.generation.generate import greedy
 from kvdrive.plugins.transformers import attach
 from kvdrive.prefix.options import SessionOptions
-from kvdrive.prefix.rates import Rates
 from kvdrive.targets.remote import TcpDrive
 
 PROMPT = prompts(1, 150)
-LOADING_PAYS = Rates(1, 0, 1, 0, 1e-9, 0, 0, 1, 1)  # a second for each token, and no time for reading
 
 
 @pytest.fixture(params=["drive", "memory"])
@@ -40,7 +39,7 @@ def generate(attached, ids, new_tokens, name=""):
     return greedy(attached._model, ids, new_tokens, past_key_values=cache), cache
 
 
-def test_one_goes_on_with_what_the_other_has_computed(hosts):
+def test_one_continues_with_what_the_other_has_computed(hosts):
     first, second = hosts
     tokens, cache = generate(first, PROMPT, 20, "notes")
     cache.batch.listener.wait()  # in memory, it is saved in the background

@@ -136,7 +136,7 @@ def test_a_request_gets_the_tokens_that_it_gets_alone(options):
 
 @pytest.mark.parametrize("sessions", [None, SessionOptions()], ids=["no sessions", "sessions"])
 def test_the_end_of_a_request_says_what_it_left_unread(sessions):
-    """It counts the steps of this request only, also where it goes on with what an earlier one has left."""
+    """It counts the steps of this request only, also where it continues with what an earlier one has left."""
     attention = RunConfig.of(attention="groups", ratio=Fraction(1, 4), unit=16)
     with Requests(attention=attention, sessions=sessions, running=1, idle=1) as requests:
         for name in ("first", "second"):
@@ -257,7 +257,7 @@ def test_a_model_with_layers_in_memory_runs_one_sequence_at_a_time(caplog):
 
 
 @pytest.mark.parametrize("kind", ["sliding window", "h2o"])
-def test_a_conversation_goes_on_where_no_drive_can_keep_it(kind):
+def test_a_conversation_continues_where_no_drive_can_store_it(kind):
     """The finished sequence stays in the process. One whose window has moved on cannot go back to an earlier token."""
     sliding = MistralConfig(**LONG, num_key_value_heads=4, sliding_window=32) if kind == "sliding window" else None
     attention = RunConfig.of(attention="h2o", ratio=Fraction(1, 4)) if kind == "h2o" else None

@@ -54,7 +54,7 @@ def test_data_wants_the_key(server, path):
 
 
 def test_stats_count_and_the_last_chunk_names_the_session(server):
-    """Without include_usage as well. A stop text ends the answer before the model does; its session is kept."""
+    """Without include_usage as well. A stop text ends the answer before the model does; its session is stored."""
     headers = authorised(server)
     before = server.client.get("/v1/stats", headers=headers).json()
     request = {"model": "tiny", "prompt": PROMPT, "max_tokens": 9, "temperature": 0, "stream": True, "session": "page"}

@@ -125,7 +125,7 @@ def test_sessions_of_layer_inputs_survive_kill_9(serve, checkpoint):
     assert ask(server, LONG + first)[1] == 0  # without X-cache nothing can be rebuilt
 
 
-def test_a_named_session_goes_on_with_the_tokens_that_it_holds(serve_here, checkpoint):
+def test_a_named_session_continues_with_the_tokens_that_it_holds(serve_here, checkpoint):
     """The session's tokens are not those that the tokenizer makes of its text, as after sampling."""
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
     letters = [token for letter in LONG for token in tokenizer(letter)["input_ids"]]
@@ -220,7 +220,7 @@ def test_models_refuse_each_others_k_and_v(serve_here, checkpoint, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_server_may_keep_nothing(serve):
+def test_a_server_may_store_nothing(serve):
     server = serve("--idle", 0)
     ask(server, LONG)
     assert ask(server, LONG)[1] == 0

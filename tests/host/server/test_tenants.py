@@ -24,7 +24,7 @@ ANYWHERE = pytest.mark.parametrize("server", ["drive", "memory", "process"], ind
 
 @pytest.fixture(scope="module")
 def server(request, checkpoint, tmp_path_factory):
-    """Sessions attended to on the drive, loaded into memory, and finished sequences that are kept in the process."""
+    """Sessions attended to on the drive, loaded into memory, and finished sequences that are stored in the process."""
     where, kept = ("drive", False) if request.param == "process" else (request.param, True)
     folder = tmp_path_factory.mktemp("drives")
     server = ServedHere(checkpoint, folder, tenants=Tenants(KEYS), active=where, keep=kept)
@@ -216,7 +216,7 @@ def test_a_file_of_keys_that_is_unclear_is_refused(tmp_path, text, message):
         read_keys(file)
 
 
-def test_serve_reads_keys_and_ignores_unknown_fields_when_told(checkpoint, tmp_path):
+def test_serve_reads_keys_and_ignores_unknown_fields_when_asked_to(checkpoint, tmp_path):
     """The command's options reach the server: two tenants, and a line in the log for what was ignored."""
     file = tmp_path / "keys"
     file.write_text("".join(f"{tenant} {key}\n" for key, tenant in KEYS))

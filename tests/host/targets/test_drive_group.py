@@ -21,14 +21,6 @@ def qwen():
     return random_model(CONFIGS["qwen3"])  # 4 KV heads
 
 
-@pytest.fixture
-def drives(tmp_path):
-    group = [Emulator(tmp_path / f"{i}.kv", "fast", capacity_bytes=1 << 26) for i in range(5)]
-    yield group
-    for drive in group:
-        drive.close()
-
-
 def test_any_number_of_drives_gives_the_same_bits(drives, qwen):
     one = step_logits(qwen, drives[0], spill=3)
     for count in (2, 3, 5):

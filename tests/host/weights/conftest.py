@@ -6,7 +6,7 @@ from small_models import CONFIGS, random_model
 from transformers import PreTrainedTokenizerFast
 
 from kvdrive.generation import places
-from kvdrive.weights.opening import make_file
+from kvdrive.weights.making import make_file
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,8 @@ from rich.console import Console
 from kvdrive.errors import InputError, TargetError
 from kvdrive.weights.copies import Copies
 from kvdrive.weights.file import WeightsFile, aligned
-from kvdrive.weights.opening import load, make_file
+from kvdrive.weights.making import make_file
+from kvdrive.weights.opening import load
 from kvdrive.weights.options import FlashOptions
 
 

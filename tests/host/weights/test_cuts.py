@@ -15,8 +15,9 @@ from kvdrive.cli.main import app
 from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.weights.cuts import Cost, Cuts, install_cuts, keep_cuts, origin_of, read_cuts
 from kvdrive.weights.file import WeightsFile
+from kvdrive.weights.making import make_file
 from kvdrive.weights.neurons import neurons_of
-from kvdrive.weights.opening import load, make_file
+from kvdrive.weights.opening import load
 from kvdrive.weights.options import FlashOptions
 from kvdrive.weights.predictor import Errors, Predictor, Predictors, keep_predictors, read_predictors
 

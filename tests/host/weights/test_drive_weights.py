@@ -22,7 +22,8 @@ from kvdrive.weights import drive_values, fingerprint
 from kvdrive.weights.drive_ffn import require_size
 from kvdrive.weights.drive_reader import DriveWeights
 from kvdrive.weights.file import WeightsFile, aligned
-from kvdrive.weights.opening import load, make_file, put_on_drive
+from kvdrive.weights.making import make_file, put_on_drive
+from kvdrive.weights.opening import load
 from kvdrive.weights.options import FlashOptions
 from kvdrive.weights.whole import load_whole
 

@@ -14,7 +14,8 @@ from kvdrive.errors import InputError, TargetError
 from kvdrive.plugins.transformers import attach
 from kvdrive.weights.eviction import make_eviction
 from kvdrive.weights.file import WeightsFile, aligned
-from kvdrive.weights.opening import load, make_file
+from kvdrive.weights.making import make_file
+from kvdrive.weights.opening import load
 from kvdrive.weights.options import FlashOptions
 from kvdrive.weights.slots import Slots
 

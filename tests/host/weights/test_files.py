@@ -17,8 +17,9 @@ from kvdrive.weights import convert, fingerprint
 from kvdrive.weights.bundles import PAGE, place_parts
 from kvdrive.weights.file import WeightsFile, aligned
 from kvdrive.weights.layout import plan
+from kvdrive.weights.making import make_file
 from kvdrive.weights.manifest import Manifest, read_front
-from kvdrive.weights.opening import check_origin, make_file
+from kvdrive.weights.origin import check_origin
 from kvdrive.weights.sources import LoadedSource, SafetensorsSource, empty_model
 
 QUIET = Console(quiet=True)

@@ -12,7 +12,8 @@ from rich.console import Console
 from kvdrive.generation import places
 from kvdrive.weights import formats
 from kvdrive.weights.file import WeightsFile
-from kvdrive.weights.opening import load, make_file
+from kvdrive.weights.making import make_file
+from kvdrive.weights.opening import load
 from kvdrive.weights.options import FlashOptions
 from kvdrive.weights.whole import load_whole
 

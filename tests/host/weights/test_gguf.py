@@ -23,7 +23,8 @@ from transformers import (
 from kvdrive.errors import UnsupportedError
 from kvdrive.generation import checkpoints, gguf
 from kvdrive.weights import gguf_source
-from kvdrive.weights.opening import load, make_file
+from kvdrive.weights.making import make_file
+from kvdrive.weights.opening import load
 from kvdrive.weights.options import FlashOptions
 from kvdrive.weights.sources import empty_model
 

@@ -19,7 +19,7 @@ from kvdrive.targets.key_value import KeyValueNamespace
 from kvdrive.targets.opening import DriveOptions, open_existing
 from kvdrive.weights import drive_values, fingerprint
 from kvdrive.weights.file import WeightsFile
-from kvdrive.weights.opening import make_file, put_on_drive
+from kvdrive.weights.making import make_file, put_on_drive
 
 QUIET = Console(quiet=True)
 ALL = pytest.param(1 << 30, marks=pytest.mark.slow)

@@ -21,8 +21,9 @@ from kvdrive.cli.main import app
 from kvdrive.errors import InputError
 from kvdrive.generation import places
 from kvdrive.generation.checkpoints import read_config
+from kvdrive.weights.making import make_file
 from kvdrive.weights.modes import modes_of
-from kvdrive.weights.opening import load, make_file
+from kvdrive.weights.opening import load
 from kvdrive.weights.options import FlashOptions
 
 QUIET = Console(quiet=True)

@@ -18,8 +18,9 @@ from kvdrive.generation import places
 from kvdrive.weights.calibrate import nats_of
 from kvdrive.weights.cuts import Cost
 from kvdrive.weights.file import WeightsFile
+from kvdrive.weights.making import make_file
 from kvdrive.weights.neurons import neurons_of
-from kvdrive.weights.opening import load, make_file
+from kvdrive.weights.opening import load
 from kvdrive.weights.options import FlashOptions
 from kvdrive.weights.predictor import Predictor, Predictors, install_predictors, read_predictors
 from kvdrive.weights.training import Seen, Training, errors_of, train

@@ -42,10 +42,10 @@ class Corrections:
             np.concatenate([self.halves, halves]),
         )
 
-    def keep(self, tokens: int) -> Corrections:
+    def truncate(self, tokens: int) -> Corrections:
         """Those of the first `tokens` tokens."""
-        kept = self.tokens < tokens
-        return self if kept.all() else Corrections(self.tokens[kept], self.places[kept], self.halves[kept])
+        here = self.tokens < tokens
+        return self if here.all() else Corrections(self.tokens[here], self.places[here], self.halves[here])
 
     def apply(self, rebuilt: Halves) -> None:
         """Correct `rebuilt` [heads, tokens, d], the sequence's first tokens, in place."""

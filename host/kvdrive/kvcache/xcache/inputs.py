@@ -25,7 +25,7 @@ Inputs = tuple[torch.Tensor, NDArray[np.int64]]  # X [batch, tokens, width] and 
 @dataclass
 class InputStats:
     """Bytes of X written and read, seconds of rebuilding K and V, tokens rebuilt (a layer's token counts once each
-    time), and numbers of K and V that were kept because a rebuilt one has another last bit."""
+    time), and numbers of K and V that were stored because a rebuilt one has another last bit."""
 
     bytes_written: int = 0
     bytes_read: int = 0
@@ -38,7 +38,7 @@ class LayerInputs:
     """The inputs of the attention modules' calls that run now, by layer, noted by hooks until `remove`.
 
     A call whose inputs nobody takes, such as one without a cache, leaves nothing when it ends, but for calls inside
-    `kept`.
+    `retained`.
     """
 
     def __init__(self, modules: Mapping[int, torch.nn.Module]) -> None:
@@ -54,7 +54,7 @@ class LayerInputs:
         return self._latest.pop(layer)
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
+    def retained(self) -> Iterator[None]:
         """Inside, the inputs of a call outlive it, until they are taken or the block ends."""
         self._forgets = False
         try:

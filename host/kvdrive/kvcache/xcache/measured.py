@@ -62,7 +62,7 @@ class HostRates:
 def rates_here(
     backing: Backing, heads: Heads, shared: bool, known: KeptRates | None = None, clock: Clock = time.perf_counter
 ) -> Measured:
-    """Rates from `known`, by default this machine's file; those that are not there are measured now and kept there.
+    """Rates from `known`, by default this machine's file; those that are not there are measured now and stored there.
 
     Without X-cache, the parts of rows that are stored as X are 0. Raises CommandError, TargetError.
     """

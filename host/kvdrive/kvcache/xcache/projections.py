@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kvdrive.errors import UnsupportedError
 
 BLOCK = 256  # tokens that are projected at once, always: a token's bits depend on its place in the block at most
-_MOVING = ("dynamic", "longrope")  # rotary positions that change with the length of the sequence
+LENGTH_DEPENDENT = ("dynamic", "longrope")  # kinds of rotary positions that change with the length of the sequence
 
 
 class RotaryTable:
@@ -20,7 +20,7 @@ class RotaryTable:
 
     def __init__(self, module: torch.nn.Module, dtype: torch.dtype, device: torch.device) -> None:
         kind = getattr(module, "rope_type", "default")
-        if any(word in str(kind) for word in _MOVING):
+        if any(word in str(kind) for word in LENGTH_DEPENDENT):
             raise UnsupportedError(f"its rotary positions ({kind}) depend on the length of the text")
         self._module = module
         self._like = torch.empty(1, 1, dtype=dtype, device=device)

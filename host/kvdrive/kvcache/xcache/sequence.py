@@ -28,7 +28,7 @@ from kvdrive.nvme.commands import AttentionOutput
 
 @dataclass(frozen=True)
 class LayerState:
-    """What the host keeps of one layer: X of the pending tokens, behind `stored` tokens on the drives.
+    """What the host holds of one layer: X of the pending tokens, behind `stored` tokens on the drives.
 
     `exponents`: of the scales of K and of V, [heads] each.
     """
@@ -49,11 +49,11 @@ class Rebuilt:
 
 
 class InputSequence(Sequence):
-    """See Sequence. `home` holds X as if it were K. Values that the threads share are replaced, never changed."""
+    """See Sequence. `stored_x`: X, stored as if it were K. Values that threads share are replaced, never changed."""
 
-    def __init__(self, home: DriveSequence, shared: XCache) -> None:
-        self.home = home
-        self.slices = home.slices
+    def __init__(self, stored_x: DriveSequence, shared: XCache) -> None:
+        self.stored_x = stored_x
+        self.slices = stored_x.slices
         self._shared = shared
         self._layers: dict[int, LayerState] = {}
         self._positions = np.empty(0, np.int64)
@@ -68,7 +68,6 @@ class InputSequence(Sequence):
         positions: NDArray[np.int64],
         exponents: tuple[Exponents, Exponents],
     ) -> None:
-        """See Sequence."""
         before = self._layers.get(layer)
         if before is None:
             none = torch.empty(0, x.shape[1], dtype=x.dtype)
@@ -113,7 +112,6 @@ class InputSequence(Sequence):
         self._shared.worker.start(work)
 
     def read(self, layer: int, tokens: int, head_dim: int) -> tuple[Halves, Halves]:
-        """See Sequence."""
         rebuilt = self._shared.worker.run(lambda _: self.take(layer))
         return rebuilt.k[:, :tokens], rebuilt.v[:, :tokens]
 
@@ -128,14 +126,13 @@ class InputSequence(Sequence):
         return rebuilt
 
     def _hold(self, layer: int, rebuilt: Rebuilt, epoch: int) -> None:
-        """Keep one layer's K and V until another layer is rebuilt, unless tokens were removed since `epoch`."""
+        """Hold one layer's K and V until another layer is rebuilt, unless tokens were removed since `epoch`."""
         with self._shared.lock:
             if epoch == self._epoch:
                 self._held = (layer, rebuilt)
 
     def truncate(self, tokens: int, *, stored: bool = True) -> list[Future[None]]:
-        """See Sequence."""
-        futures = self.home.truncate(tokens, stored=stored)
+        futures = self.stored_x.truncate(tokens, stored=stored)
         self._forget_after(tokens)
         return futures
 
@@ -150,34 +147,29 @@ class InputSequence(Sequence):
                 state,
                 stored=stored,
                 pending=state.pending[: max(tokens - state.stored, 0)],
-                keys=state.keys.keep(stored),
-                values=state.values.keep(stored),
+                keys=state.keys.truncate(stored),
+                values=state.values.truncate(stored),
             )
 
     def trim(self, tokens: int) -> list[Future[None]]:
-        """See Sequence."""
-        return self.home.trim(tokens)
+        return self.stored_x.trim(tokens)
 
     def remove(self, removed: range, before: int, layers: int) -> None:
-        """See Sequence."""
         raise UnsupportedError("a sequence that is stored as layer inputs cannot lose tokens in its middle")
 
     def fork(self, tokens: int = abi.MAX_TOKENS) -> InputSequence:
-        """See Sequence."""
-        copy = InputSequence(self.home.fork(tokens), self._shared)
+        copy = InputSequence(self.stored_x.fork(tokens), self._shared)
         copy._layers, copy._positions = dict(self._layers), self._positions
         copy._forget_after(tokens)
         return copy
 
     def close(self) -> list[Future[None]]:
-        """See Sequence."""
-        futures = self.home.close()
+        futures = self.stored_x.close()
         self._forget_after(0)
         return futures
 
     def erase(self) -> None:
-        """See Sequence."""
-        self.home.erase()
+        self.stored_x.erase()
         self._forget_after(0)
 
     @property
@@ -192,12 +184,14 @@ class InputSequence(Sequence):
             self._positions, np.arange(len(self._positions))
         )
 
-    def describe(self) -> dict[str, Any]:
-        """What the host knows of the tokens on the drives, as plain values for `restored`."""
-        return {"positions": self._positions.tolist(), "layers": self.describe_layers()}
+    @property
+    def positions(self) -> list[int]:
+        """Of its tokens."""
+        found: list[int] = self._positions.tolist()
+        return found
 
-    def describe_layers(self) -> dict[str, Any]:
-        """`describe` without the positions."""
+    def describe(self) -> dict[str, Any]:
+        """What the host knows of the layers and the drives do not, as plain values for `restored`."""
         return {
             str(layer): {
                 "keys": state.keys.plain(),
@@ -208,12 +202,14 @@ class InputSequence(Sequence):
         }
 
     @classmethod
-    def restored(cls, home: DriveSequence, shared: XCache, tokens: int, plain: dict[str, Any]) -> InputSequence:
-        """A row whose home holds X of `tokens` tokens; `describe` made `plain`, maybe of more tokens."""
-        row = cls(home, shared)
-        row._positions = np.array(plain["positions"], np.int64)
+    def restored(
+        cls, stored_x: DriveSequence, shared: XCache, tokens: int, positions: Several[int], layers: dict[str, Any]
+    ) -> InputSequence:
+        """A row with the stored X of `tokens` tokens; `describe` made `layers`, maybe of more tokens."""
+        row = cls(stored_x, shared)
+        row._positions = np.array(positions, np.int64)
         empty = torch.empty(0, shared.rows.width, dtype=shared.rows.dtype)
-        for layer, one in plain["layers"].items():
+        for layer, one in layers.items():
             keys, values = Corrections.restored(one["keys"]), Corrections.restored(one["values"])
             exponents = [np.array(scale, np.int64) for scale in one["exponents"]]
             row._layers[int(layer)] = LayerState(tokens, empty, keys, values, (exponents[0], exponents[1]))
@@ -223,7 +219,7 @@ class InputSequence(Sequence):
     def _rebuilt(self, layer: int) -> Rebuilt:
         """Read X and project it."""
         state = self._layers[layer]
-        parts = gather(self.home.start_read(layer, abi.KvKind.KEYS, state.stored, self._shared.rows.slice_dim))
+        parts = gather(self.stored_x.start_read(layer, abi.KvKind.KEYS, state.stored, self._shared.rows.slice_dim))
         began = time.perf_counter()
         x = self._shared.rows.decode(np.concatenate(parts) if len(parts) > 1 else parts[0])
         rebuilt = self.project(layer, x, 0)

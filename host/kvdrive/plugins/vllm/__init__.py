@@ -1,1 +1,1 @@
-"""vLLM keeps its KV blocks in a file or on a drive: it loads `spec`, `tier` and `processor` by name (docs/vllm.md)."""
+"""vLLM stores its KV blocks in a file or on a drive: it loads `spec`, `tier` and `processor` by name (docs/vllm.md)."""

@@ -41,7 +41,6 @@ class EngineBlocks:
         return block_key(self.fingerprint, key)
 
     def look(self, key: bytes, request: str) -> Found:
-        """See Staging."""
         return self.staging.look(self.key(key), request)
 
     def use(self, keys: Sequence[bytes], request: str) -> list[Staged]:

@@ -20,7 +20,7 @@ _WEIGHTS = (".safetensors", ".bin", ".pt", ".gguf")
 def weights_digest(folder: Path, threads: int, blocks: Path | None = None) -> str:
     """SHA-256 of the files in `folder`, without `harmless.FILES`: their names and contents.
 
-    `blocks`: where blocks are kept. Raises InputError.
+    `blocks`: where blocks are stored. Raises InputError.
     """
     if blocks is not None and blocks.resolve().parent == folder.resolve():
         raise InputError(f"{blocks} is in the folder of the model, of which every file counts: choose another folder")

@@ -27,7 +27,7 @@ _OF_VLLM = {
 class Options:
     """`path`: the file of blocks, or `drive`: one with the Key Value command set. `bytes`: the most that they may have.
 
-    `buffer_bytes`: memory for blocks on their way from the file; a longer prefix is used as far as it fits.
+    `buffer_bytes`: memory for blocks in transfer from the file; a longer prefix is used as far as it fits.
     `write_buffers`: blocks that are written at the same time. `threads`: reads and writes at the same time. `tenant`:
     tenants share nothing, and this one may have `tenant_bytes`. `daily_bytes`: written in a day before only prefixes
     that are wanted a second time are stored. 0: no bound. `model_fingerprint`: a text that stands for the weights, for

@@ -41,15 +41,12 @@ class MemoryWorker(OffloadingWorker):  # type: ignore[misc]
         self._done: list[TransferResult] = []
 
     def submit_store(self, job_id: int, src_spec: GPULoadStoreSpec, dst_spec: CPULoadStoreSpec) -> bool:
-        """See OffloadingWorker."""
         return self._copy(job_id, src_spec, dst_spec, lambda row, _, blocks: self._pages.gather(blocks, row))
 
     def submit_load(self, job_id: int, src_spec: CPULoadStoreSpec, dst_spec: GPULoadStoreSpec) -> bool:
-        """See OffloadingWorker."""
         return self._copy(job_id, dst_spec, src_spec, self._pages.scatter)
 
     def get_finished(self) -> list[TransferResult]:
-        """See OffloadingWorker."""
         done, self._done = self._done, []
         return done
 
@@ -57,7 +54,6 @@ class MemoryWorker(OffloadingWorker):  # type: ignore[misc]
         """See OffloadingWorker."""
 
     def shutdown(self) -> None:
-        """See OffloadingWorker."""
         self._rows = self._rows[:0].copy()
         self._region.cleanup()
 
@@ -85,7 +81,6 @@ class ProcessorTieringSpec(TieringOffloadingSpec):  # type: ignore[misc]
         self._memory_worker: MemoryWorker | None = None
 
     def get_worker(self, kv_caches: CanonicalKVCaches) -> OffloadingWorker:
-        """See OffloadingSpec."""
         if self._memory_worker is None:
             (refs,) = kv_caches.group_data_refs
             layers = [Layer(kv_caches.tensors[ref.tensor_idx].tensor, ref.page_size_bytes) for ref in refs]

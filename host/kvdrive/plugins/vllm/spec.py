@@ -74,15 +74,12 @@ class DriveManager(OffloadingManager):  # type: ignore[misc]
         self._blocks = blocks
 
     def on_new_request(self, req_context: ReqContext) -> RequestOffloadingContext:
-        """See OffloadingManager."""
         return RequestOffloadingContext()
 
     def lookup(self, key: bytes, req_context: ReqContext) -> LookupResult:
-        """See OffloadingManager."""
         return _RESULTS[self._blocks.look(key, req_context.req_id)]
 
     def prepare_load(self, keys: Collection[bytes], req_context: ReqContext) -> LoadStoreSpec:
-        """See OffloadingManager."""
         return LoadFrom(self._blocks.use(list(keys), req_context.req_id))
 
     def prepare_store(self, keys: Collection[bytes], req_context: ReqContext) -> PrepareStoreOutput:
@@ -100,11 +97,9 @@ class DriveManager(OffloadingManager):  # type: ignore[misc]
         self._blocks.finish(req_context.req_id, sorted(places, key=places.__getitem__))
 
     def reset_cache(self) -> None:
-        """See OffloadingManager."""
         self._blocks.reset()
 
     def shutdown(self) -> None:
-        """See OffloadingManager."""
         for name in [name for name, blocks in _engines.items() if blocks is self._blocks]:
             del _engines[name]
         self._blocks.close()
@@ -119,12 +114,10 @@ class DriveWorker(OffloadingWorker):  # type: ignore[misc]
         self._each = blocks.pages.blocks_per_chunk
 
     def submit_store(self, job_id: int, src_spec: GPULoadStoreSpec, dst_spec: StoreTo) -> bool:
-        """See OffloadingWorker."""
         self._transfers.store(job_id, src_spec.block_ids.tolist(), dst_spec.keys)
         return True
 
     def submit_load(self, job_id: int, src_spec: LoadFrom, dst_spec: GPULoadStoreSpec) -> bool:
-        """See OffloadingWorker."""
         skip = dst_spec.block_indices[0] % self._each
         self._transfers.load(job_id, src_spec.staged, skip, dst_spec.block_ids.tolist())
         return True
@@ -134,7 +127,6 @@ class DriveWorker(OffloadingWorker):  # type: ignore[misc]
         return [TransferResult(done.job, True, done.bytes, done.seconds) for done in self._transfers.finished()]
 
     def wait(self, job_ids: set[int]) -> None:
-        """See OffloadingWorker."""
         self._transfers.wait(job_ids)
 
 
@@ -154,7 +146,6 @@ class DriveOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
             raise InputError(f"blocks_per_chunk is {self.blocks_per_chunk}: choose 1 to {MOST_BLOCKS}")
 
     def get_manager(self) -> OffloadingManager:
-        """See OffloadingSpec."""
         blocks = _engines.get(self.config.engine_id)
         if blocks is None:
             raise UnsupportedError(
@@ -163,7 +154,6 @@ class DriveOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
         return DriveManager(blocks)
 
     def get_worker(self, kv_caches: CanonicalKVCaches) -> OffloadingWorker:
-        """See OffloadingSpec."""
         (refs,) = kv_caches.group_data_refs
         layers = [Layer(kv_caches.tensors[ref.tensor_idx].tensor, ref.page_size_bytes) for ref in refs]
         pages = Pages(layers, self.blocks_per_chunk)

@@ -1,4 +1,4 @@
-"""Blocks on their way from the file to the engine: read and checked before the scheduler hears of a hit.
+"""Blocks in transfer from the file to the engine: read and checked before the scheduler hears of a hit.
 
 vLLM has no way to say that a load failed. So a block counts as found only when it is in memory, whole. The memory is
 bounded, and requests share it in the order in which they came: the oldest one gets what it needs, at the cost of

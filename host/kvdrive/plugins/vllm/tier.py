@@ -1,4 +1,4 @@
-"""A secondary tier for vLLM's TieringOffloadingSpec, loaded by name: it keeps blocks in a file or on a drive.
+"""A secondary tier for vLLM's TieringOffloadingSpec, loaded by name: it stores blocks in a file or on a drive.
 
     "secondary_tiers": [{"type": "DriveTier", "module_path": "kvdrive.plugins.vllm.tier", "path": "blocks.kv"}]
 
@@ -79,7 +79,6 @@ class DriveTier(SecondaryTierManager):  # type: ignore[misc]
         log.info("kvdrive: %d blocks of %d bytes in %s", self.store.count(), self.block_size_bytes, place)
 
     def on_new_request(self, req_context: ReqContext) -> RequestOffloadingContext:
-        """See SecondaryTierManager."""
         return RequestOffloadingContext()
 
     def lookup(self, key: bytes, req_context: ReqContext) -> LookupResult:
@@ -97,7 +96,6 @@ class DriveTier(SecondaryTierManager):  # type: ignore[misc]
         return LookupResult.RETRY if self.store.uses(own) < 0 else LookupResult.MISS
 
     def submit_store(self, job_metadata: TransferJob) -> None:
-        """See SecondaryTierManager."""
         self._jobs.store(job_metadata.job_id, *self._of(job_metadata))
 
     def submit_load(self, job_metadata: TransferJob) -> None:
@@ -110,7 +108,6 @@ class DriveTier(SecondaryTierManager):  # type: ignore[misc]
         self._jobs.load(job_metadata.job_id, keys, rows)
 
     def get_finished_jobs(self) -> Iterable[JobResult]:
-        """See SecondaryTierManager."""
         results = []
         for job in self._jobs.finished():
             keys = self._keys.pop(job.number)
@@ -135,7 +132,6 @@ class DriveTier(SecondaryTierManager):  # type: ignore[misc]
         self._fingerprint = of_changed_weights()
 
     def shutdown(self) -> None:
-        """See SecondaryTierManager."""
         self._notes.shutdown()
         self._jobs.close()
         self.store.close()

@@ -45,11 +45,9 @@ class DriveValues:
             self._opened = opened.pop_all()
 
     def close(self) -> None:
-        """See Medium."""
         self._opened.close()
 
     def name_of(self, key: bytes) -> bytes:
-        """See Medium."""
         return self._model + key[: _KEY_BYTES - _MODEL_BYTES]
 
     def found(self) -> Iterator[tuple[int, bytes]]:
@@ -63,7 +61,6 @@ class DriveValues:
                 slot += 1
 
     def read(self, blocks: Sequence[Block], keys: Sequence[bytes], buffers: Sequence[Bytes]) -> list[bool]:
-        """See Medium."""
         return [self._read(block.name, key, buffer) for block, key, buffer in zip(blocks, keys, buffers, strict=True)]
 
     def write(self, block: Block, key: bytes, buffer: Bytes) -> bool:
@@ -80,7 +77,6 @@ class DriveValues:
         return True
 
     def remove(self, names: Sequence[bytes]) -> None:
-        """See Medium."""
         for name in names:
             try:
                 self.values.delete(name)

@@ -44,11 +44,9 @@ class SlotFile:
             raise InputError(f"{path} cannot be opened ({error.strerror}): choose another path") from error
 
     def close(self) -> None:
-        """See Medium."""
         os.close(self._file)
 
     def name_of(self, key: bytes) -> bytes:
-        """See Medium."""
         return key
 
     def found(self) -> Iterator[tuple[int, bytes]]:
@@ -64,7 +62,6 @@ class SlotFile:
                 yield slot, key
 
     def write(self, block: Block, key: bytes, buffer: Bytes) -> bool:
-        """See Medium."""
         self._seal.put(key, buffer)
         try:
             written = os.pwrite(self._file, buffer.data, block.slot * self.slot_bytes)

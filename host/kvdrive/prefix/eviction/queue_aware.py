@@ -18,13 +18,11 @@ class QueueAware(Eviction):
         self._window: dict[int, int] = {}  # session -> place of the first request that uses it
 
     def look_ahead(self, sessions: list[int]) -> None:
-        """See Eviction."""
         self._window = {}
         for place, session in enumerate(sessions):
             self._window.setdefault(session, place)
 
     def victim(self, index: Ranking[K], tenant: str | None = None) -> K | None:
-        """See Eviction."""
         condition, values = of_tenant(tenant)
         unwanted = f"{condition} AND id NOT IN (SELECT value FROM json_each(?))"
         outside = index.first(self._order, unwanted, (*values, json.dumps(list(self._window))))

@@ -81,7 +81,7 @@ def ask(address: str, model) -> tuple[list[int], int]:
 
 
 def stored(index, blocks: int) -> None:
-    """Wait until the index names so many whole blocks: stores go on after an answer."""
+    """Wait until the index names so many whole blocks: stores continue after an answer."""
     deadline = time.monotonic() + 60
     with closing(sqlite3.connect(index)) as database:
         while database.execute("SELECT count(*) FROM blocks WHERE owner = ''").fetchone()[0] < blocks:

@@ -228,7 +228,7 @@ def small_memory(path: Path) -> dict:
 
 
 def used_when_loaded(path: Path) -> dict:
-    """The end of a prompt leaves first, unless a request that goes on has loaded it."""
+    """The end of a prompt leaves first, unless a request that continues has loaded it."""
     engine = Engine("used", path=str(path), bytes=4 * SLOT)
     engine.store(0, 1, 2, 3)
     engine.forget_memory()

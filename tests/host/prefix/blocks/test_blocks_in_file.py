@@ -15,39 +15,13 @@ from pathlib import Path
 import killed
 import numpy as np
 import pytest
+from block_checks import BLOCK, SLOT, fill, found, key
 
 from kvdrive.errors import InputError
 from kvdrive.prefix.blocks.buffers import Buffers
 from kvdrive.prefix.blocks.file import blocks_in_file
 from kvdrive.prefix.blocks.seal import HEADER_BYTES
 from kvdrive.prefix.blocks.store import BlockOptions, BlockStore
-
-BLOCK = 10_000
-SLOT = 12_288  # header, block, padding to 4096
-
-
-def key(number: int) -> bytes:
-    return number.to_bytes(32, "little")
-
-
-def fill(store: BlockStore, buffers: Buffers, numbers: list[int]) -> list[int]:
-    """Store blocks whose bytes are their number. Returns those that were written."""
-    reserved = store.reserve([key(number) for number in numbers])
-    written = []
-    for one in reserved:
-        buffers[0][HEADER_BYTES:] = one[0]
-        if store.write(one, buffers[0]):
-            written.append(one)
-    store.finish(written, [one for one in reserved if one not in written])
-    return [one[0] for one in written]
-
-
-def found(store: BlockStore, buffers: Buffers, number: int) -> bool:
-    """True if the block is read, and its bytes are right."""
-    if store.read([key(number)], [buffers[1]]) != [True]:
-        return False
-    assert (buffers[1][HEADER_BYTES : HEADER_BYTES + BLOCK] == number).all()
-    return True
 
 
 @pytest.fixture

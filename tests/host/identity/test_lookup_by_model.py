@@ -1,4 +1,4 @@
-"""What is kept of a model is found by that model only, and of a sequence only if it is that of its tokens."""
+"""What is stored of a model is found by that model only, and of a sequence only if it is that of its tokens."""
 
 import pytest
 import torch
@@ -80,7 +80,7 @@ def test_harmless_things_do_not_count():
     assert of_model(model) == before
 
 
-def test_an_adapter_that_is_switched_finds_what_was_kept_with_it(target):
+def test_an_adapter_that_is_switched_finds_what_was_stored_with_it(target):
     model = built(LLAMA, seed=1)
     adapted = [Adapted(layer.self_attn.v_proj, 0.3) for layer in model.model.layers]
     for layer, one in zip(model.model.layers, adapted, strict=True):
@@ -119,7 +119,7 @@ def test_weights_that_are_merged_while_attached_are_another_model(target):
 
 
 @pytest.mark.parametrize("how", ["hook", "weight", "adapter"])
-def test_a_sequence_that_was_begun_by_another_model_is_not_kept(target, caplog, tmp_path, how):
+def test_a_sequence_that_was_begun_by_another_model_is_not_stored(target, caplog, tmp_path, how):
     """The change comes after tokens that were saved already; they stay those of the model as it was."""
     model = built(LLAMA, seed=1)
     layer = model.model.layers[0].self_attn
@@ -174,7 +174,7 @@ def test_steps_of_several_sequences_notice_a_change(target, caplog):
     ],
     ids=["positions", "cache positions", "types", "unknown", "both ways", "hidden"],
 )
-def test_a_sequence_with_anything_but_its_tokens_is_not_kept(target, caplog, given, said):
+def test_a_sequence_with_anything_but_its_tokens_is_not_stored(target, caplog, given, said):
     model = built(LLAMA, seed=1)
     keep(model, target, **given)
     assert said in caplog.text
@@ -182,7 +182,7 @@ def test_a_sequence_with_anything_but_its_tokens_is_not_kept(target, caplog, giv
 
 
 @torch.no_grad()
-def test_a_sequence_of_embeddings_is_not_kept(target, caplog):
+def test_a_sequence_of_embeddings_is_not_stored(target, caplog):
     model = built(LLAMA, seed=1)
     with attach(model, target, sessions=True) as attached:
         cache = attached.sessions.cache(IDS)
@@ -202,7 +202,7 @@ def test_tokens_that_went_past_the_models_forward_are_noticed(target, caplog):
     assert found_by(model, target, IDS[:, 40:]) == 0
 
 
-def test_default_positions_and_a_whole_mask_are_kept(target):
+def test_default_positions_and_a_whole_mask_are_stored(target):
     model = built(LLAMA, seed=1)
     keep(model, target, position_ids=torch.arange(99)[None], attention_mask=torch.ones(1, 99, dtype=torch.int64))
     assert found_by(model, target) == 99
@@ -293,7 +293,7 @@ def test_attaching_is_no_change_of_the_model(target, monkeypatch):
 
 @torch.no_grad()
 def test_an_object_that_nobody_can_look_into_is_equal_to_itself(target, tmp_path):
-    """A sequence of a model with an open file in a hook goes on, and is computed again, as long as it is that file."""
+    """A sequence of a model with an open file in a hook continues, and is computed again, while it is that file."""
     model = built(LLAMA, seed=1)
     with (tmp_path / "log").open("w") as file, (tmp_path / "other").open("w") as other:
         held = [file]

@@ -51,7 +51,7 @@ def test_a_shared_step_has_the_logits_of_single_ones(family, target):
     assert [cache.get_seq_length() for cache in joined] == [0, 0, 0]  # detached
 
 
-def test_rows_go_on_alone_and_in_other_company(target):
+def test_rows_continue_alone_and_in_other_company(target):
     model = random_model(CONFIGS["llama"]).double()
     with attach(model, target) as attached:
         single, joined = fill(attached, model), fill(attached, model)
@@ -111,8 +111,8 @@ def test_a_failed_step_is_undone_in_every_row(target, monkeypatch):
         torch.testing.assert_close(found, step_alone(model, single, ids).float(), rtol=0, atol=1e-5)
 
 
-def test_a_failed_append_is_told_to_its_own_row(target, monkeypatch):
-    """The append of one row fails in the background. Its next call alone raises that error; the others go on."""
+def test_a_failed_append_reaches_its_own_row(target, monkeypatch):
+    """The append of one row fails in the background. Its next call alone raises that error; the others continue."""
     model = random_model(CONFIGS["llama"]).double()
     with attach(model, target) as attached:
         joined = fill(attached, model)
@@ -160,9 +160,9 @@ def test_a_prompt_in_parts_attends_exactly(policy, chunk, target):
         whole, parts = attached.cache(), attached.cache()
         expected = model(ids, past_key_values=whole).logits[:, -1]
         for first in range(0, 230, chunk):
-            parts.batch.in_prompt = first > 0
+            parts.batch.part.in_prompt = first > 0
             found = model(ids[:, first : first + chunk], past_key_values=parts).logits[:, -1]
-        parts.batch.in_prompt = False
+        parts.batch.part.in_prompt = False
         assert target.stats().attention_jobs == 0
         torch.testing.assert_close(found, expected, rtol=0, atol=5e-3)
         token = torch.tensor([[7]])
@@ -179,9 +179,9 @@ def test_a_prompt_in_parts_is_repeated_in_parts(target):
     with attach(model, target, on_failure="recompute") as attached, torch.no_grad():
         cache = attached.cache()
         for first in range(0, 150, 64):
-            cache.batch.in_prompt = first > 0
+            cache.batch.part.in_prompt = first > 0
             model(ids[:, first : first + 64], past_key_values=cache)
-        cache.batch.in_prompt = False
+        cache.batch.part.in_prompt = False
         before = cache.batch.sequences[0].read(1, 150 // 64 * 64, 32)
         attached._calls.recovery.recompute(cache.batch)
         after = cache.batch.sequences[0].read(1, 150 // 64 * 64, 32)

@@ -1,4 +1,4 @@
-"""Sessions of an attached model."""
+"""The prefix store of an attached model."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from kvdrive.config.resolve import part_of
 from kvdrive.config.table import SESSIONS, require
 from kvdrive.errors import UnsupportedError
 from kvdrive.plugins.batches import Batches
-from kvdrive.plugins.home import Home
+from kvdrive.plugins.storage import Storage
 from kvdrive.plugins.support import decoder_config, heads_of
 from kvdrive.prefix.opening import open_store
 from kvdrive.prefix.options import SessionOptions
 from kvdrive.prefix.store import PrefixStore
 
 
-def open_sessions(model: PreTrainedModel, home: Home, batches: Batches, options: SessionOptions) -> PrefixStore:
-    """The store of sessions. Raises InputError, TargetError, UnsupportedError, ConflictError."""
-    require([SESSIONS, part_of(home.policy)])
-    identity = home.watched.identity
+def open_prefix_store(
+    model: PreTrainedModel, storage: Storage, batches: Batches, options: SessionOptions
+) -> PrefixStore:
+    """Open it. Raises InputError, TargetError, UnsupportedError, ConflictError."""
+    require([SESSIONS, part_of(storage.policy)])
+    identity = storage.watched.identity
     if identity.reason:
         raise UnsupportedError(f"no sessions of this model can be stored: {identity.reason}")
     _, kv_heads, head_dim = heads_of(decoder_config(model))
-    store = open_store(home.backing, (kv_heads, head_dim), batches, options)
-    home.watched.changed = store.model_changed
+    store = open_store(storage.backing, (kv_heads, head_dim), batches, options)
+    storage.watched.changed = store.model_changed
     return store

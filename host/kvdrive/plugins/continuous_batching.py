@@ -9,17 +9,19 @@ import torch
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
+from kvdrive.errors import TargetError
 from kvdrive.kvcache.batch import Batch
-from kvdrive.kvcache.joined import JoinedStep
 from kvdrive.kvcache.mini_batches import MiniBatches
+from kvdrive.kvcache.parts import RowsOf
+from kvdrive.kvcache.xcache.projections import LENGTH_DEPENDENT
+from kvdrive.nvme.errors import CommandError
 from kvdrive.plugins.call import Calls
 from kvdrive.plugins.forward import Forward
+from kvdrive.plugins.positions import rotary_kinds
 from kvdrive.plugins.support import decoder_config
 
-_SHARED_POSITIONS = ("dynamic", "longrope")  # rotary tables that depend on the longest sequence of a call
 
-
-class Together:
+class ContinuousBatching:
     """Shares calls of `model`. `calls`: its other calls."""
 
     def __init__(self, model: PreTrainedModel, forward: Forward, calls: Calls, schedule: MiniBatches) -> None:
@@ -30,11 +32,11 @@ class Together:
 
     def refusal(self, batch: Batch) -> str | None:
         """The reason why the sequence of `batch` cannot share a call with others; None if it can."""
-        if not in_parts(batch):
+        if not batch.is_on_drives:
             return "its K and V, or some of them, are on the host alone"
         if "position_ids" not in self._forward.signature.parameters:
             return "the model takes no positions"
-        if _rope_types(self._model) & set(_SHARED_POSITIONS):
+        if rotary_kinds(decoder_config(self._model)) & set(LENGTH_DEPENDENT):
             return "the model's rotary positions depend on the longest sequence of a call"
         return None
 
@@ -42,29 +44,34 @@ class Together:
         """See Attachment.step_together."""
         for row, batch in enumerate(batches):
             self._calls.begin(batch, {"input_ids": ids[row : row + 1, None]})
-        step = JoinedStep(batches)
+        lengths = [batch.length for batch in batches]
+        parts: list[RowsOf] = [(slice(row, row + 1), batch.rows) for row, batch in enumerate(batches)]
         column = ids.to(self._model.device)[:, None]
-        positions = torch.tensor(step.lengths, device=column.device)[:, None]
+        positions = torch.tensor(lengths, device=column.device)[:, None]
 
         def run(past: Cache) -> Any:
             return self._forward.own(input_ids=column, position_ids=positions, past_key_values=past, use_cache=True)
 
         try:
             with torch.no_grad():
-                logits = self._schedule.run_joined(batches, step.parts, run).logits
+                logits = self._schedule.run_joined(batches, parts, run).logits
         except BaseException:
-            step.undo()
+            for batch, length in zip(batches, lengths, strict=True):
+                _undo(batch, length)
             raise
-        return logits[:, -1].float().cpu(), step.called(column, positions)
+        failed = []
+        for row, batch in enumerate(batches):
+            try:
+                batch.called({"input_ids": column[row : row + 1], "position_ids": positions[row : row + 1]})
+            except (CommandError, TargetError):
+                _undo(batch, lengths[row])
+                failed.append(row)
+        return logits[:, -1].float().cpu(), failed
 
 
-def in_parts(batch: Batch) -> bool:
-    """True if a prompt may be computed by several calls: every layer can go on behind the tokens that it holds."""
-    return len(batch.rows) == len(batch.layers)
-
-
-def _rope_types(model: PreTrainedModel) -> set[str]:
-    """The kinds of rotary positions in the decoder's configuration, which may be one or one for each type of layer."""
-    rope: dict[str, Any] = getattr(decoder_config(model), "rope_parameters", None) or {}
-    several = [rope, *(one for one in rope.values() if isinstance(one, dict))]
-    return {str(one.get("rope_type", "default")) for one in several}
+def _undo(batch: Batch, length: int) -> None:
+    """An append that failed is remembered: the row's next call, which is alone, raises its error and can repair."""
+    failed = batch.transfers.failed()
+    batch.undo(length)
+    if failed:
+        batch.transfers.add(0, failed)

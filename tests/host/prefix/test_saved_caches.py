@@ -49,7 +49,7 @@ def padding(ids):
     return mask
 
 
-def test_another_process_goes_on(tmp_path, llama):
+def test_another_process_continues(tmp_path, llama):
     tokens = save(llama, tmp_path)
     group = drives(tmp_path)
     for _ in range(2):  # reopened, saved again, reopened
@@ -135,7 +135,7 @@ def test_another_models_cache_is_never_used(tmp_path, llama, change):
     with attach(other, group) as attached, pytest.raises(InputError, match="another model, other weights or another"):
         attached.reopen(tmp_path / "chat.json")
     path = tmp_path / "chat.json"  # the file may be wrong; labels on the drive identify the sessions' model
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"fingerprint": of_model(other).hex()}))
+    path.write_text(path.read_text().replace(of_model(llama).hex(), of_model(other).hex()))
     with attach(other, group) as attached, pytest.raises(InputError, match="belongs to another model"):
         attached.reopen(path)
     close(group)
@@ -150,7 +150,10 @@ def test_the_fingerprint_is_the_models_own(llama):
 def test_unusable_files_are_named(tmp_path, llama):
     save(llama, tmp_path)
     good = json.loads((tmp_path / "chat.json").read_text())
-    gone = [[[drive, number + 77, *rest] for drive, number, *rest in row] for row in good["rows"]]
+    gone = [
+        row | {"slices": [[drive, number + 77, *rest] for drive, number, *rest in row["slices"]]}
+        for row in good["rows"]
+    ]
     cases = {
         "cannot read": None,
         "is no saved cache:": "{",
@@ -169,6 +172,33 @@ def test_unusable_files_are_named(tmp_path, llama):
         assert [len(drive._drive.sessions()) for drive in group] == [1, 1]  # failed attempts left no sessions
         assert torch.equal(attached.reopen(tmp_path / "chat.json").batch.token_ids(), torch.tensor(good["token_ids"]))
     close(group)
+
+
+def test_a_file_of_version_3_is_converted_once(tmp_path, llama, caplog):
+    tokens, path = save(llama, tmp_path), tmp_path / "chat.json"
+    found = json.loads(path.read_text())
+    rows = found.pop("rows")
+    record = rows[0]["record"]
+    earlier = {"version": 3, "fingerprint": record["model"], "tokens": tokens.shape[1] - 1, "arithmetic": None}
+    earlier |= {name: record[name] for name in ("removals", "append_options", "layers")}
+    earlier |= {"rows": [row["slices"] for row in rows], "inputs": [None] * len(rows)}
+    path.write_text(json.dumps(found | earlier))
+    group = drives(tmp_path)
+    for converted in (True, False):
+        caplog.clear()
+        with attach(llama, group) as attached:
+            cache = attached.reopen(path)
+            assert torch.equal(greedy(llama, tokens, 8, padding(tokens), past_key_values=cache)[:, :-8], tokens)
+            attached.save(cache, path)
+        assert ("saved by an earlier version" in caplog.text) == converted
+        tokens = cache_tokens(path)
+    close(group)
+
+
+def cache_tokens(path):
+    """The tokens of a saved cache, and one more."""
+    ids = torch.tensor(json.loads(path.read_text())["token_ids"])
+    return torch.cat([ids, ids[:, :1]], dim=1)
 
 
 def test_unknown_tokens_cannot_be_saved(tmp_path, target, llama):

@@ -1,4 +1,4 @@
-"""The tokens that H2O keeps of one sequence in one layer. After the prompt, each new token replaces a kept one."""
+"""The tokens that H2O retains of one sequence in one layer. After the prompt, each new token replaces one."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from kvdrive._native import Engine
 from kvdrive.errors import UnsupportedError
 from kvdrive.kernels.native import NativeKernels
 from kvdrive.policies.base import share
-from kvdrive.policies.host import Halves, Kept
+from kvdrive.policies.host import Halves, Retained
 
 _QUERIES_AT_ONCE = 256
 
 
-class KeptTokens(Kept):
+class HeavyHitters(Retained):
     """K and V of one sequence in one layer, [heads, budget + 1, d], of which the first `count` slots are in use.
 
     Slots are in no order: exact attention depends on the set of tokens only.
@@ -32,18 +32,20 @@ class KeptTokens(Kept):
         self.count = tokens if self.budget is None else self.budget
         self.bytes_read = 0
         mass = prompt_mass(q, torch.from_numpy(k), scale)
-        kept = np.stack([self._choose(one) for one in mass]) if self.budget else np.tile(np.arange(tokens), (heads, 1))
+        retained = (
+            np.stack([self._choose(one) for one in mass]) if self.budget else np.tile(np.arange(tokens), (heads, 1))
+        )
         self._k, self._v = np.empty((heads, 0, head_dim), np.float16), np.empty((heads, 0, head_dim), np.float16)
         self._mass, self._position = np.empty((heads, 0), np.float32), np.empty((heads, 0), np.int64)
         self._grow(self.count + 1)
-        self._k[:, : self.count] = np.take_along_axis(k, kept[..., None], 1)
-        self._v[:, : self.count] = np.take_along_axis(v, kept[..., None], 1)
-        self._mass[:, : self.count] = np.take_along_axis(mass, kept, 1)
-        self._position[:, : self.count] = kept
+        self._k[:, : self.count] = np.take_along_axis(k, retained[..., None], 1)
+        self._v[:, : self.count] = np.take_along_axis(v, retained[..., None], 1)
+        self._mass[:, : self.count] = np.take_along_axis(mass, retained, 1)
+        self._position[:, : self.count] = retained
         self._kernels = NativeKernels(Engine("fast", 1))
 
     def attend(self, q: Halves, k: Halves, v: Halves) -> Halves:
-        """See Kept. Afterwards, a cache over its budget drops the token with the least attention mass."""
+        """See Retained. Afterwards, a cache over its budget drops the token with the least attention mass."""
         if self.count == self._k.shape[1]:
             self._grow(2 * self.count)
         slot = self.count
@@ -61,7 +63,7 @@ class KeptTokens(Kept):
         return out
 
     def positions(self, head: int) -> NDArray[np.int64]:
-        """Positions of the kept tokens of a head, ascending."""
+        """Positions of the retained tokens of a head, ascending."""
         return np.sort(self._position[head, : self.count])
 
     def _head(self, q: Halves, k: Halves, v: Halves) -> Halves:
@@ -72,7 +74,7 @@ class KeptTokens(Kept):
         return out
 
     def _choose(self, mass: NDArray[np.float32]) -> NDArray[np.intp]:
-        """Slots of the tokens of one head that are kept after the prompt; of equal masses, the later token is kept."""
+        """Slots of the tokens of one head that are retained after the prompt; of equal masses, the later one is."""
         assert self.budget is not None
         recent = (self.budget + 1) // 2
         older = mass[: len(mass) - recent]

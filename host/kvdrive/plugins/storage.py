@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Home:
+class Storage:
     """`backing`: the drives; `watched`: the model; `policy`: what a decode step attends to, fitted to the model."""
 
     backing: Backing
@@ -35,7 +35,9 @@ class Home:
     policy: Policy
 
 
-def open_home(model: PreTrainedModel, target: Drives, plan: Plan, forward: Forward, call: Callable[..., Any]) -> Home:
+def open_storage(
+    model: PreTrainedModel, target: Drives, plan: Plan, forward: Forward, call: Callable[..., Any]
+) -> Storage:
     """Puts `call` in place of the model's forward, starts the threads of the drives, and watches the model from now on.
 
     Raises InputError, UnsupportedError.
@@ -46,13 +48,13 @@ def open_home(model: PreTrainedModel, target: Drives, plan: Plan, forward: Forwa
             undo.callback(xcache.close)
         forward.replace(call)
         undo.callback(forward.restore)  # before the identity is taken, which watches the model from then on
-        home = _home(model, target, plan, xcache)
+        storage = _opened(model, target, plan, xcache)
         undo.pop_all()
     report_layers_in_memory(model)
-    return home
+    return storage
 
 
-def _home(model: PreTrainedModel, target: Drives, plan: Plan, xcache: XCache | None) -> Home:
+def _opened(model: PreTrainedModel, target: Drives, plan: Plan, xcache: XCache | None) -> Storage:
     stored_as = formats.named(plan.config.placement.kv_format)
     identity, scales = ModelIdentity(model, stored_as), scales_of(model, stored_as)
     label = identity.value
@@ -61,4 +63,4 @@ def _home(model: PreTrainedModel, target: Drives, plan: Plan, xcache: XCache | N
     policy = plan.policy.fitted(lambda: label)
     backing = Backing(drives_of(target), plan.config.placement.spill, label, xcache, stored_as, scales)
     fitted = "" if policy is plan.policy else policy.name
-    return Home(backing, WatchedModel(identity, backing, fitted), policy)
+    return Storage(backing, WatchedModel(identity, backing, fitted), policy)
