@@ -2,6 +2,7 @@
 
 from kvdrive.server.anthropic_messages import CountRequest, MessagesRequest
 from kvdrive.server.protocol import ChatRequest, CompletionRequest, SlotRequest
+from kvdrive.server.responses_requests import ResponseRequest
 
 ERROR = {
     "type": "object",
@@ -72,7 +73,7 @@ def document(names):
     number = parameter("slot", "path", {"type": "integer", "minimum": 0, "maximum": 1})
     action = parameter("action", "query", {"enum": ["save", "restore", "erase"]})
     session = parameter("session", "path", {"type": "string", "minLength": 1})
-    kinds = CompletionRequest, ChatRequest, MessagesRequest, CountRequest
+    kinds = CompletionRequest, ChatRequest, ResponseRequest, MessagesRequest, CountRequest
     parts = {name: part for kind in kinds for name, part in kind.model_json_schema()["$defs"].items()}
     return {
         "openapi": "3.1.0",
@@ -81,6 +82,7 @@ def document(names):
         "paths": {
             "/v1/completions": {"post": operation(request=body(CompletionRequest, names), kinds=whole)},
             "/v1/chat/completions": {"post": operation(request=body(ChatRequest, names), kinds=whole)},
+            "/v1/responses": {"post": operation(request=body(ResponseRequest, names), kinds=whole)},
             "/v1/messages": {"post": operation(request=body(MessagesRequest, names), kinds=whole, error=ANTHROPIC)},
             "/v1/messages/count_tokens": {"post": operation(request=body(CountRequest, names), error=ANTHROPIC)},
             "/slots/{slot}": {"post": operation(parameters=[number, action], request=body(SlotRequest, names))},

@@ -7,9 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, FailFast, Field, WithJsonSchema, model_validator
 
-from kvdrive.server.fields import Fields, Says, refuse, taken
+from kvdrive.server.fields import Fields, Says, refuse
 from kvdrive.server.messages import Json
-from kvdrive.server.protocol import ChatRequest
 from kvdrive.server.tool_formats import TOOL_NAME
 
 _HINT = {"cache_control": "a hint what to keep; prefixes are found by their tokens"}
@@ -260,8 +259,3 @@ class MessagesRequest(CountRequest):
         names = ("max_tokens", "stream", "temperature", "top_p", "top_k")
         found = super().for_chat() | {name: getattr(self, name) for name in names}
         return found | ({"stop": self.stop_sequences} if self.stop_sequences else {})
-
-
-def as_chat(request: CountRequest) -> ChatRequest:
-    """The chat that says the same. Raises ApiError for what a chat refuses."""
-    return taken(ChatRequest, request.for_chat())

@@ -1,4 +1,4 @@
-"""The paths that generate: OpenAI's completions and chats, and Anthropic's messages."""
+"""The paths that generate: OpenAI's completions, chats and responses, and Anthropic's messages."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from kvdrive.server.errors import ApiError
 from kvdrive.server.generation import Generation
 from kvdrive.server.inputs import Input, Inputs
 from kvdrive.server.jobs import End, Job, QueueFull, Token
+from kvdrive.server.responses_answers import ResponseAnswer
 from kvdrive.server.scheduler import Scheduler
 from kvdrive.server.session_paths import Handler, SessionPaths
 from kvdrive.server.settings import Settings
@@ -42,6 +43,7 @@ class CompletionPaths:
         return [
             ("/v1/completions", "POST", self._completions),
             ("/v1/chat/completions", "POST", self._chat),
+            ("/v1/responses", "POST", self._responses),
             ("/v1/messages", "POST", self._messages),
             ("/v1/messages/count_tokens", "POST", self._count_tokens),
         ]
@@ -58,13 +60,19 @@ class CompletionPaths:
         wanted = await self._inputs.messages(http)
         return await self._answer(http, wanted, AnthropicAnswer(self._settings.name))
 
+    async def _responses(self, http: HttpRequest) -> Response:
+        wanted, request = await self._inputs.response(http)
+        return await self._answer(http, wanted, ResponseAnswer(request))
+
     async def _count_tokens(self, http: HttpRequest) -> Response:
         return JSONResponse({"input_tokens": await self._inputs.count(http)})
 
     def _openai(self, wanted: Input) -> Answer:
         return Answer(wanted.request, self._settings.name, self._checkpoint.tokenizer)
 
-    async def _answer(self, http: HttpRequest, wanted: Input, answer: Answer | AnthropicAnswer) -> Response:
+    async def _answer(
+        self, http: HttpRequest, wanted: Input, answer: Answer | AnthropicAnswer | ResponseAnswer
+    ) -> Response:
         generation = self._submit(wanted, http.state.tenant)
         if wanted.request.stream:
             events = answer.events(generation)

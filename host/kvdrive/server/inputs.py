@@ -11,18 +11,19 @@ from starlette.requests import Request as HttpRequest
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.spelling import as_held
 from kvdrive.server import chat
-from kvdrive.server.anthropic_messages import CountRequest, MessagesRequest, as_chat
+from kvdrive.server.anthropic_messages import CountRequest, MessagesRequest
 from kvdrive.server.constraints import calls_of, grammar_of
 from kvdrive.server.errors import ApiError
-from kvdrive.server.fields import parse
+from kvdrive.server.fields import parse, taken
 from kvdrive.server.grammar import Grammar, Grammars
 from kvdrive.server.prompts import Prompts
 from kvdrive.server.protocol import ChatRequest, CompletionRequest, Request
+from kvdrive.server.responses_requests import ResponseRequest
 from kvdrive.server.session_paths import SessionPaths
 from kvdrive.server.settings import Settings
 from kvdrive.server.tool_formats import Format
 
-AnyRequest = TypeVar("AnyRequest", bound=Request | CountRequest)
+AnyRequest = TypeVar("AnyRequest", bound=Request | CountRequest | ResponseRequest)
 _COMPLETION_TOKENS = 16  # of a completion whose request does not say, as OpenAI has it
 
 
@@ -67,11 +68,16 @@ class Inputs:
 
     async def messages(self, http: HttpRequest) -> Input:
         """A conversation to answer, as Anthropic's API has it."""
-        return await self._conversation(http, as_chat(await self._parse(http, MessagesRequest)))
+        return await self._conversation(http, _as_chat(await self._parse(http, MessagesRequest)))
+
+    async def response(self, http: HttpRequest) -> tuple[Input, ResponseRequest]:
+        """A conversation to answer, as OpenAI's newer API has it."""
+        request = await self._parse(http, ResponseRequest)
+        return await self._conversation(http, _as_chat(request)), request
 
     async def count(self, http: HttpRequest) -> int:
         """The tokens of a conversation."""
-        request = as_chat(await self._parse(http, CountRequest))
+        request = _as_chat(await self._parse(http, CountRequest))
         calls_of(self._checkpoint.tokenizer, request)
         return len(await self._encoded(request))
 
@@ -132,3 +138,8 @@ class Inputs:
             )
             raise ApiError(400, text, param=param, code="context_length_exceeded")
         return wanted
+
+
+def _as_chat(request: CountRequest | ResponseRequest) -> ChatRequest:
+    """The chat that says the same. Raises ApiError for what a chat refuses."""
+    return taken(ChatRequest, request.for_chat())

@@ -9,9 +9,11 @@ from agent_requests import ASK, WEATHER
 from served_here import ServedHere
 
 from kvdrive.prefix.rates import Rates
-from kvdrive.server.anthropic_messages import MessagesRequest, as_chat
+from kvdrive.server.anthropic_messages import MessagesRequest
 from kvdrive.server.errors import ApiError
 from kvdrive.server.fields import parse
+from kvdrive.server.fields import taken as taken_as
+from kvdrive.server.protocol import ChatRequest
 from kvdrive.server.tenants import Tenants
 
 TOOL = {"name": "weather", "description": "The weather.", "input_schema": WEATHER["function"]["parameters"]}
@@ -178,7 +180,7 @@ def test_blocks_become_messages_of_a_chat():
         ],
         stop_sequences=["x"],
     )
-    found = as_chat(request)
+    found = taken_as(ChatRequest, request.for_chat())
     said = [(one.role, one.text) for one in found.messages]
     assert said[:3] == [("system", "Be short."), ("user", "Rain?"), ("assistant", "I look.")]
     assert said[3:] == [("tool", "error: no net"), ("user", "And?")]

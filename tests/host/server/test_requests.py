@@ -13,12 +13,14 @@ from kvdrive.server.errors import ApiError
 from kvdrive.server.fields import parse
 from kvdrive.server.protocol import HARMLESS, NEUTRAL, ChatRequest, CompletionRequest, SlotRequest
 from kvdrive.server.requests import REQUESTS
+from kvdrive.server.responses_requests import ResponseRequest
 
 COMPLETION = {"model": "m", "prompt": "x"}
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
 GOOD = {
     CompletionRequest: COMPLETION,
     ChatRequest: CHAT,
+    ResponseRequest: {"model": "m", "input": "x"},
     MessagesRequest: CHAT | {"max_tokens": 5},
     CountRequest: CHAT,
     SlotRequest: {"filename": "a"},

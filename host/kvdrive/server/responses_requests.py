@@ -1,0 +1,239 @@
+"""Requests of OpenAI's responses, turned into chats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, FailFast, Field, WithJsonSchema, model_validator
+
+from kvdrive.server.fields import Fields, Says, refuse
+from kvdrive.server.messages import Json
+from kvdrive.server.tool_formats import TOOL_NAME
+
+
+def _as_items(value: Any) -> Any:
+    """A text as one message of the user."""
+    return [{"role": "user", "content": value}] if isinstance(value, str) else value
+
+
+def _as_parts(value: Any) -> Any:
+    """A text as one part."""
+    return [{"type": "input_text", "text": value}] if isinstance(value, str) else value
+
+
+class InputPart(Fields):
+    """A piece of a message."""
+
+    harmless: ClassVar[dict[str, str]] = {"annotations": "of an earlier answer", "logprobs": "of an earlier answer"}
+
+    type: Annotated[
+        Literal["input_text", "output_text"], Says('"input_text" or "output_text": other parts are not served')
+    ]
+    text: Annotated[str, Says("a text")]
+
+
+_Parts = Annotated[
+    list[InputPart] | None,
+    FailFast(),
+    BeforeValidator(_as_parts),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "object"}}]}),
+]
+
+
+class InputItem(Fields):
+    """A message, a call of a tool, or its result."""
+
+    harmless: ClassVar[dict[str, str]] = {
+        "id": "the item in an earlier answer",
+        "status": "of an earlier answer",
+        "phase": "of an earlier answer",
+    }
+
+    type: Annotated[
+        Literal["message", "function_call", "function_call_output"],
+        Says('"message", "function_call" or "function_call_output"', "default: message"),
+    ] = "message"
+    role: Annotated[
+        Literal["system", "developer", "user", "assistant"] | None,
+        Says('"system", "developer", "user" or "assistant"', "of a message"),
+    ] = None
+    content: Annotated[_Parts, Says("a text, or a list of parts with type and text", "of a message")] = None
+    call_id: Annotated[str | None, Says("a text", "of a call and of its result")] = None
+    name: Annotated[str | None, Field(pattern=TOOL_NAME), Says("the name of a tool", "of a call")] = None
+    arguments: Annotated[str | None, Says("a JSON object, as text", "of a call")] = None
+    output: Annotated[_Parts, Says("a text, or a list of parts with type and text", "of a result")] = None
+
+    _OF: ClassVar[dict[str, tuple[str, ...]]] = {
+        "message": ("role", "content"),
+        "function_call": ("call_id", "name", "arguments"),
+        "function_call_output": ("call_id", "output"),
+    }
+
+    @model_validator(mode="after")
+    def _fits_its_type(self) -> InputItem:
+        needed = self._OF[self.type]
+        for name in type(self).model_fields.keys() - {"type"}:
+            there = getattr(self, name) is not None
+            if there != (name in needed):
+                refuse(f"{{param}} {'is not for' if there else 'is missing in'} items of type {self.type}", name)
+        return self
+
+    def for_chat(self) -> Json:
+        """The message of a chat that says the same."""
+        if self.type == "function_call":
+            function = {"name": self.name, "arguments": self.arguments}
+            return {"role": "assistant", "tool_calls": [{"id": self.call_id, "type": "function", "function": function}]}
+        if self.type == "function_call_output":
+            return {"role": "tool", "tool_call_id": self.call_id, "content": _text(self.output)}
+        return {"role": self.role, "content": _text(self.content)}
+
+
+def _text(parts: Sequence[InputPart] | None) -> str:
+    return "".join(one.text for one in parts or ())
+
+
+class ResponseTool(Fields):
+    """A tool."""
+
+    type: Annotated[Literal["function"], Says('"function": other tools are not served')]
+    name: Annotated[str, Field(pattern=TOOL_NAME), Says("a name of letters, digits, '_', '.' and '-'", "the tool")]
+    description: Annotated[str | None, Says("a text", "what the tool is for; the model reads it")] = None
+    parameters: Annotated[Json | None, Says("a JSON schema, as an object", "the arguments")] = None
+    strict: Annotated[bool | None, Says("true or false", "as `strict` of a chat")] = None
+
+    def for_chat(self) -> Json:
+        """The tool as a chat has it."""
+        function = self.model_dump(include={"name", "description", "parameters", "strict"}, exclude_none=True)
+        return {"type": "function", "function": function}
+
+
+class TextFormat(Fields):
+    """What the answer is."""
+
+    harmless: ClassVar[dict[str, str]] = {"strict": "an answer keeps to the schema in any case"}
+
+    type: Annotated[
+        Literal["text", "json_object", "json_schema"],
+        Says('"text", "json_object" or "json_schema"', "JSON is written in one line"),
+    ]
+    name: Annotated[str | None, Says("a text", "the name of the format, for the client's own use")] = None
+    description: Annotated[str | None, Says("a text", "what it is for, for the client's own use")] = None
+    json_schema: Annotated[
+        Json | None, Field(alias="schema"), Says("a JSON schema, as an object", "goes with type json_schema")
+    ] = None
+
+    @model_validator(mode="after")
+    def _fits_its_type(self) -> TextFormat:
+        if (self.type == "json_schema") != (self.json_schema is not None):
+            refuse("{param} goes with type json_schema, which needs it", "schema")
+        return self
+
+    def for_chat(self) -> Json:
+        """The format as a chat has it."""
+        schema = {"name": self.name or "answer", "schema": self.json_schema}
+        return {"type": self.type} | ({"json_schema": schema} if self.json_schema is not None else {})
+
+
+class TextOptions(Fields):
+    """How the answer is written."""
+
+    neutral: ClassVar[dict[str, tuple[Any, ...]]] = {"verbosity": ("medium",)}
+
+    format: Annotated[TextFormat | None, Says("an object with type", "the answer is JSON, of a schema")] = None
+
+
+class ResponseRequest(Fields):
+    """`POST /v1/responses`: a conversation, which the model answers, as OpenAI's newer API has it."""
+
+    neutral: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "background": (False,),
+        "conversation": (),
+        "include": ([],),
+        "max_tool_calls": (),
+        "previous_response_id": (),
+        "prompt": (),
+        "prompt_cache_retention": (),
+        "reasoning": ({},),
+        "service_tier": ("auto", "default"),
+        "stream_options": ({"include_obfuscation": False},),
+        "top_logprobs": (0,),
+        "truncation": ("disabled",),
+    }
+    harmless: ClassVar[dict[str, str]] = {
+        "metadata": "the client's own notes",
+        "prompt_cache_key": "a hint which prompts begin alike; prefixes are found by their tokens",
+        "safety_identifier": "the name of the client's own user, for its statistics",
+        "store": "answers are not kept for `previous_response_id`, whatever it says: send the whole conversation",
+        "user": "as `safety_identifier`",
+    }
+
+    model: Annotated[str, Says("the name of this server's model, as /v1/models has it", "the model")]
+    input: Annotated[
+        list[InputItem],
+        FailFast(),
+        Field(min_length=1),
+        BeforeValidator(_as_items),
+        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "object"}}]}),
+        Says("a text, or a list of items", "the conversation so far"),
+    ]
+    instructions: Annotated[str | None, Says("a text", "what the model is told first")] = None
+    max_output_tokens: Annotated[
+        int | None,
+        Field(ge=1),
+        Says("a whole number, 1 or more", "tokens of the answer at most; default: as many as there is room"),
+    ] = None
+    stream: Annotated[bool | None, Says("true or false", "true: the answer comes piece by piece")] = None
+    temperature: Annotated[
+        float | None,
+        Field(ge=0, le=2, allow_inf_nan=False),
+        Says("a number from 0 to 2", "0: always the most likely token; default: 1"),
+    ] = None
+    top_p: Annotated[
+        float | None,
+        Field(gt=0, le=1, allow_inf_nan=False),
+        Says("a number above 0 and up to 1", "samples from this share of the probability"),
+    ] = None
+    tools: Annotated[
+        list[ResponseTool] | None, FailFast(), Says("a list of objects with type and name", "what the model may call")
+    ] = None
+    tool_choice: Annotated[
+        Any,
+        WithJsonSchema({"enum": ["none", "auto", "required"]}),
+        Says('"none", "auto", "required" or {"type": "function", "name": "..."}', "whether the model calls"),
+    ] = None
+    parallel_tool_calls: Annotated[
+        bool | None, Says("true or false", "false: the answer has one call at most; default: true")
+    ] = None
+    text: Annotated[TextOptions | None, Says("an object with format", "how the answer is written")] = None
+
+    @model_validator(mode="after")
+    def _choice_is_known(self) -> ResponseRequest:
+        choice = self.tool_choice
+        named = isinstance(choice, dict) and choice.keys() == {"type", "name"} and choice["type"] == "function"
+        if choice is not None and not named and choice not in ("none", "auto", "required"):
+            refuse('{param} must be "none", "auto", "required" or {"type": "function", "name": "..."}', "tool_choice")
+        return self
+
+    def for_chat(self) -> Json:
+        """The fields of the chat that says the same. What the model said and called in one turn is one message."""
+        messages: list[Json] = [{"role": "system", "content": self.instructions}] if self.instructions else []
+        for item in self.input:
+            message = item.for_chat()
+            if "tool_calls" in message and messages and messages[-1]["role"] == "assistant":
+                last = messages[-1]
+                messages[-1] = last | {"tool_calls": last.get("tool_calls", []) + message["tool_calls"]}
+            else:
+                messages.append(message)
+        names = ("model", "stream", "temperature", "top_p", "parallel_tool_calls")
+        found: Json = {"messages": messages, "max_completion_tokens": self.max_output_tokens}
+        found |= {name: getattr(self, name) for name in names}
+        if self.tools:
+            found["tools"] = [one.for_chat() for one in self.tools]
+        if self.tool_choice:
+            choice = self.tool_choice
+            named = {"type": "function", "function": {"name": choice["name"]}} if isinstance(choice, dict) else choice
+            found["tool_choice"] = named
+        if self.text and self.text.format:
+            found["response_format"] = self.text.format.for_chat()
+        return found

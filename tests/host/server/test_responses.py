@@ -1,0 +1,120 @@
+"""OpenAI's responses, asked by its official client."""
+
+import json
+
+import openai
+import pytest
+from agent_requests import WEATHER
+from served_here import ServedHere
+
+from kvdrive.server.errors import ApiError
+from kvdrive.server.fields import parse, taken
+from kvdrive.server.protocol import ChatRequest
+from kvdrive.server.responses_requests import ResponseRequest
+
+TOOL = {"type": "function", "strict": True, **WEATHER["function"]}
+WISH = {"model": "tiny", "input": "Rain?", "temperature": 0, "max_output_tokens": 12, "store": False}
+MUST = {"tools": [TOOL], "tool_choice": "required", "parallel_tool_calls": False, "max_output_tokens": 200}
+
+
+@pytest.fixture(scope="module")
+def client(tools_checkpoint, tmp_path_factory):
+    server = ServedHere(tools_checkpoint, tmp_path_factory.mktemp("drives"), context=1024)
+    with openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0) as client:
+        yield client
+    server.close()
+
+
+def create(client, **fields):
+    return client.responses.create(**(WISH | fields))
+
+
+def test_an_answer_is_the_one_of_a_chat(client):
+    answer = create(client, instructions="Be short.")
+    messages = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Rain?"}]
+    same = client.chat.completions.create(model="tiny", messages=messages, temperature=0, max_tokens=12)
+    assert answer.output_text == same.choices[0].message.content
+    assert (answer.status, answer.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+    assert answer.usage.output_tokens == 12
+    assert answer.usage.input_tokens == same.usage.prompt_tokens
+
+
+def test_calls_are_items_and_results_go_back(client):
+    first = create(client, **MUST)
+    (call,) = first.output
+    assert (call.type, call.name, first.status) == ("function_call", "weather", "completed")
+    assert json.loads(call.arguments)["city"] in ("Oslo", "Rome")
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
+    history = [{"role": "user", "content": "Rain?"}, call.model_dump(exclude_none=True), result]
+    second = create(client, input=history, tools=[TOOL])
+    assert second.usage.output_tokens == 12
+    assert second.usage.input_tokens > first.usage.input_tokens
+
+
+def test_an_answer_is_json_of_the_schema(client):
+    schema = {
+        "type": "object",
+        "properties": {"ready": {"type": "boolean"}},
+        "required": ["ready"],
+        "additionalProperties": False,
+    }
+    wanted = {"format": {"type": "json_schema", "name": "state", "schema": schema, "strict": True}}
+    assert isinstance(json.loads(create(client, text=wanted, max_output_tokens=50).output_text)["ready"], bool)
+
+
+@pytest.mark.parametrize("options", [{}, MUST])
+def test_a_stream_adds_up_to_the_whole_answer(client, options):
+    """The client's own helper puts the events together."""
+    whole = create(client, **options)
+    with client.responses.stream(**(WISH | options)) as stream:
+        events = list(stream)
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    found = events[-1].response
+    names = {"id": True, "call_id": True, "parsed_arguments": True, "content": {"__all__": {"parsed"}}}
+    plain = [[one.model_dump(exclude=names) for one in answer.output] for answer in (found, whole)]
+    assert plain[0] == plain[1]
+    assert (found.status, found.usage.output_tokens) == (whole.status, whole.usage.output_tokens)
+    text = "".join(event.delta for event in events if event.type == "response.output_text.delta")
+    assert text == whole.output_text
+
+
+def fields(**change):
+    return parse(ResponseRequest, json.dumps({"model": "m", "input": "x"} | change).encode())
+
+
+@pytest.mark.parametrize(
+    ("change", "param"),
+    [
+        ({"previous_response_id": "resp_1"}, "previous_response_id"),
+        ({"background": True}, "background"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+        ({"tool_choice": {"type": "file_search"}}, "tool_choice"),
+        ({"reasoning": {"effort": "high"}}, "reasoning"),
+        ({"text": {"format": {"type": "json_schema"}}}, "text.format.schema"),
+        ({"input": [{"role": "user"}]}, "input[0].content"),
+        ({"input": [{"type": "reasoning"}]}, "input[0].type"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0].type"),
+        ({"input": [{"type": "function_call_output", "call_id": "a", "output": "x", "name": "b"}]}, "input[0].name"),
+        ({"wishes": 1}, "wishes"),
+    ],
+)
+def test_what_it_cannot_do_is_refused_by_name(change, param):
+    with pytest.raises(ApiError) as found:
+        fields(**change)
+    assert (found.value.status, found.value.param) == (400, param)
+
+
+def test_items_of_one_turn_become_one_message():
+    calls = [{"type": "function_call", "call_id": name, "name": "f", "arguments": "{}"} for name in "ab"]
+    results = [{"type": "function_call_output", "call_id": name, "output": name} for name in "ab"]
+    said = {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "I look.", "annotations": []}],
+    }
+    request = fields(input=[{"role": "user", "content": "Rain?"}, said, *calls, *results], instructions="Be short.")
+    messages = taken(ChatRequest, request.for_chat()).messages
+    assert [(one.role, one.text) for one in messages] == [
+        ("system", "Be short."), ("user", "Rain?"), ("assistant", "I look."), ("tool", "a"), ("tool", "b"),
+    ]  # fmt: skip
+    assert [call.id for call in messages[2].tool_calls] == ["a", "b"]
