@@ -65,6 +65,10 @@ def serve(
             "logged and ignored. Fields that are known and not supported are refused in any case"
         ),
     ] = "refuse",
+    cors: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ORIGIN", help="pages of this origin may ask, such as http://localhost:3000; repeatable"),
+    ] = None,
     max_prompt_tokens: Annotated[int, typer.Option(min=0, help="0: as many as the model has positions")] = 0,
     max_tokens: Annotated[
         int, typer.Option(min=0, help="room on the drive for all sequences; 0: --concurrency full ones")
@@ -95,21 +99,24 @@ def serve(
     ] = "0",
     eviction: Annotated[EvictionName, typer.Option(help="which one is removed when there are too many"), _KEPT] = "lru",
 ) -> None:
-    """Serve OpenAI's /v1/completions and /v1/chat/completions with the KV cache in drives.
+    """Serve OpenAI's /v1/chat/completions, /v1/completions and /v1/responses, and Anthropic's /v1/messages.
 
-    Also /v1/models, /health and Prometheus /metrics. Up to --concurrency requests run at the same time: one call of the
-    model computes the next token of all of them, and between two such calls a part of one prompt is computed.
+    The KV cache is in drives. Also /v1/models, /health and Prometheus /metrics. Up to --concurrency requests run at the
+    same time: one call of the model computes the next token of all of them, and between two such calls a part of one
+    prompt is computed.
     """
     try:
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise InputError("serving needs more packages: pip install 'kvdrive[serve]'") from error
-    from kvdrive.server.local import own_machine
+    from kvdrive.server.local import check_origin, own_machine
 
     sessions = SessionOptions(
         None, tenant, Bounds(bytes_of(session_bytes), idle, session_days * 86_400), eviction, bytes_of(daily_writes)
     )
     tenants = _tenants(key, keys, tenant)
+    for origin in cors or ():
+        check_origin(origin)
     if not tenants.asks and not own_machine(host):
         raise InputError(f"{host} can be reached from elsewhere: set KVDRIVE_API_KEY (or --key, or --keys) first")
     if open_metrics and not tenants.asks:
@@ -121,7 +128,7 @@ def serve(
     limits = Limits(max_tokens, queue, concurrency, idle, max_batch, prefill_chunk)
     serving = Serving(
         (host, port), tenants, sessions, limits, name, max_prompt_tokens, deadline or math.inf, open_metrics,
-        ignore_unknown=unknown_fields == "warn",
+        ignore_unknown=unknown_fields == "warn", origins=tuple(cors or ()),
     )  # fmt: skip
     run(config, serving)
 

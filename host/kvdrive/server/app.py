@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
@@ -60,7 +62,14 @@ class _Server:
             self._route("/metrics", self._show_metrics, "GET", open_to_all=self._settings.open_metrics),
         ]
         handlers = {HTTPException: _http_error, Exception: _failed}
-        app = Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)
+        pages = Middleware(
+            CORSMiddleware,
+            allow_origins=self._settings.origins,
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["*"],
+        )
+        found = [pages] if self._settings.origins else []
+        app = Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan, middleware=found)
         app.router.redirect_slashes = False  # a redirection would repeat the Host of a request that nobody checked
         return app
 
@@ -84,7 +93,7 @@ class _Server:
         async def handle(request: HttpRequest) -> Response:
             try:
                 if not self._settings.tenants.asks:
-                    check_local(request)
+                    check_local(request, self._settings.origins)
                 if not open_to_all:
                     request.state.tenant = self._settings.tenants.of(_authorization(request))
                     self._check_query(path, request)

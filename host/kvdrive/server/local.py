@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Collection
 
 from starlette.requests import Request as HttpRequest
 
+from kvdrive.errors import InputError
 from kvdrive.server.errors import ApiError
 
 _HOST = re.compile(r"(?P<name>[A-Za-z0-9.-]+|\[(?P<address>[0-9A-Fa-f:.]+)\])(:[0-9]{1,5})?")
@@ -21,8 +23,15 @@ def own_machine(host: str) -> bool:
         return host == "localhost"
 
 
-def check_local(http: HttpRequest) -> None:
-    """Raises ApiError for a request of a page that came from elsewhere.
+def check_origin(origin: str) -> None:
+    """Raises InputError for what is not the origin of a page, as browsers send it."""
+    found = _ORIGIN.fullmatch(origin)
+    if found is None or _name(found["host"]) is None or origin != origin.lower():
+        raise InputError(f"{origin} is no origin of pages: write it as http://NAME:PORT or https://NAME")
+
+
+def check_local(http: HttpRequest, allowed: Collection[str] = ()) -> None:
+    """Raises ApiError for a request of a page that came from elsewhere, unless its origin is `allowed`.
 
     Such a page sends its Origin. A name of its own that it lets point to this machine is in Host. Whatever is not
     surely this machine's is refused.
@@ -30,7 +39,7 @@ def check_local(http: HttpRequest) -> None:
     hosts, origins = http.headers.getlist("host"), http.headers.getlist("origin")
     if len(hosts) != 1 or (host := _name(hosts[0])) is None:
         raise ApiError(400, "the header Host must be a name or an address, and a port", code="invalid_request")
-    if not own_machine(host) or not all(_is_own(origin) for origin in origins):
+    if not own_machine(host) or not all(one in allowed or _is_own(one) for one in origins):
         raise ApiError(
             403, "this server has no key and answers this machine only: use localhost, or set a key", code="not_local"
         )

@@ -48,6 +48,7 @@ class Serving:
     seconds: float = math.inf
     open_metrics: bool = False
     ignore_unknown: bool = False
+    origins: tuple[str, ...] = ()
 
 
 def run(config: RunConfig, how: Serving) -> None:
@@ -60,7 +61,7 @@ def run(config: RunConfig, how: Serving) -> None:
     scheduler = _scheduler(config, how, checkpoint, limits, metrics)
     settings = Settings(
         how.name or checkpoint.path.name, how.prompt_tokens or longest - 1, longest, how.tenants, how.open_metrics,
-        how.seconds, how.ignore_unknown,
+        how.seconds, how.ignore_unknown, how.origins,
     )  # fmt: skip
     server = uvicorn.Config(
         application(checkpoint, scheduler, metrics, settings),

@@ -15,7 +15,7 @@ class Settings:
 
     `tenants`: the keys that clients must send, and whose they are. `open_metrics`: the metrics need no key. `seconds`:
     the longest time that an answer may take. `ignore_unknown`: fields and query parameters that are on no list of
-    docs/reference/requests.md are logged and ignored instead of refused.
+    docs/reference/requests.md are logged and ignored instead of refused. `origins`: of pages elsewhere that may ask.
     """
 
     name: str
@@ -25,6 +25,7 @@ class Settings:
     open_metrics: bool = False
     seconds: float = math.inf
     ignore_unknown: bool = False
+    origins: tuple[str, ...] = ()
 
     def check_model(self, name: str) -> None:
         """Raises ApiError for the name of another model."""
