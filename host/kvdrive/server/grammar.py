@@ -10,10 +10,11 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 from llguidance.hf import from_tokenizer
-from llguidance.torch import allocate_token_bitmask, apply_token_bitmask_inplace, fill_next_token_bitmask
+from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
 from transformers import PreTrainedTokenizerBase
 
 from kvdrive.errors import InputError, KvdriveError
@@ -42,9 +43,8 @@ class Grammar:
         """
         fill_next_token_bitmask(self._matcher, self._mask, 0)
         self._check()
-        logits = logits.clone()
-        apply_token_bitmask_inplace(logits, self._mask)
-        return logits
+        bits = np.unpackbits(self._mask.view(np.uint8), axis=-1, bitorder="little")[:, : logits.shape[-1]]
+        return logits.masked_fill(torch.from_numpy(bits == 0), -torch.inf)
 
     def take(self, token: int) -> None:
         """The answer goes on with `token`, which `restrict` has left. Raises GrammarError."""
