@@ -303,7 +303,9 @@ class Call:
     Scalars of the process get operands that are visible before the region. `streams` names, for each stream of the
     process, a FIFO of the region or a stream of the caller; `arrays`, for each external array, an array of the caller.
     `results` binds outputs of the process, by name, to values that are visible after the region. The process starts
-    when the calls with the numbers `after`, which come before it in the region, have ended.
+    when the calls with the numbers `after`, which come before it in the region, have ended. A `task` has streams alone
+    and never ends; the region does not wait for it. Its life is that of its FIFOs: each time the region begins, a task
+    of the region starts anew, with the calls that FIFOs connect it with; one of the program starts once after a reset.
     """
 
     process: str
@@ -313,6 +315,7 @@ class Call:
     results: tuple[tuple[str, Value], ...] = ()
     location: Location = UNKNOWN
     after: tuple[int, ...] = ()
+    task: Life | None = None
 
 
 @dataclass(frozen=True)
@@ -508,7 +511,7 @@ class Program:
     process are those of `ports` and of `states`. `channels` are those of the streams of the top that have more than
     data, `stream_arrays` the streams of each argument that is an array of streams; `sequences` are arguments that are
     arrays in the C++ and streams of so many words here. `queues` are the places of streams that one process writes and
-    reads; `layouts` are the fields of the structs behind pointers and in arrays.
+    reads; `layouts` are the fields of the structs behind pointers, in arrays and in words of streams.
     """
 
     top: str

@@ -80,4 +80,5 @@ def _dataflow(region: Dataflow, indent: str) -> Iterator[str]:
         bound = [f"{name}={operand}" for name, operand in call.scalars]
         bound += [f"{name}={given}" for name, given in (*call.streams, *call.arrays)]
         bound += [f"{value}:{value.width}<-{name}" for name, value in call.results]
-        yield f"{indent}  {call.process}({', '.join(bound)})"
+        kind = f"task of the {call.task.value} " if call.task else ""
+        yield f"{indent}  {kind}{call.process}({', '.join(bound)})"

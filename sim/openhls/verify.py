@@ -24,6 +24,7 @@ from openhls.ir import (
     Const,
     Dataflow,
     Direction,
+    Life,
     Loop,
     MemoryPort,
     Opcode,
@@ -232,6 +233,12 @@ class _ProcessCheck:
         defined: list[Value] = []
         earlier: list[set[int]] = []  # calls that have ended when a call starts
         for number, call in enumerate(region.calls):
+            if call.task is not None and (call.scalars or call.arrays or call.results):
+                self._fail("a task with more than streams in", region.label)
+            if call.task is Life.PROGRAM and call.after:
+                self._fail("a task of the program that waits in", region.label)
+            if any(region.calls[before].task is not None for before in call.after if before < number):
+                self._fail("a call that is after a task in", region.label)
             if any(not 0 <= before < number for before in call.after):
                 self._fail("a call that is after itself or a later one in", region.label)
             earlier.append({*call.after}.union(*(earlier[before] for before in call.after)))

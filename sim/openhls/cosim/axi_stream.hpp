@@ -66,13 +66,13 @@ class StreamEnd {
   std::string problem_;
 };
 
-// Offers what the reference has read, then random words.
+// Offers what the reference has read, then random words; `exact`: no more, for what a task may read has no end.
 class StreamSource : public StreamEnd {
  public:
-  using StreamEnd::StreamEnd;
+  explicit StreamSource(StreamPorts port, bool exact = false) : StreamEnd(std::move(port)), exact_(exact) {}
 
   void drive(std::mt19937& random) {
-    if (!offered_ && gate_.open(random)) {
+    if (!offered_ && gate_.open(random) && !(exact_ && moved_ == recorded())) {
       Words word(size_);
       for (std::size_t i = 0; i < size_; ++i) {
         const std::size_t at = moved_ * size_ + i;
@@ -96,6 +96,9 @@ class StreamSource : public StreamEnd {
     return true;
   }
   bool waits() const { return *port_.ready != 0; }
+
+ private:
+  bool exact_;
 };
 
 // Takes words and compares them with what the reference has written.

@@ -59,6 +59,8 @@ def connections(design: Design) -> list[str]:
         lines.append(f"harness.memory(OPENHLS_AXI_PINS(top, {bundle}, {width // 8}));")
     if design.states or design.keeps_words:
         lines.append("harness.keeps_state();")
+    if design.of_tasks:
+        lines.append("harness.runs_on();")
     in_memory = {each.argument for each in design.ports}
     for name in (name for key in design.arguments for name in (key, f"{key}_in") if name in (*scalars, *in_memory)):
         if name in in_memory:
@@ -78,7 +80,8 @@ def connections(design: Design) -> list[str]:
         ]
         data = pins[0] if len(pins) == 1 else f'openhls::joined("{stream.name}", {{{", ".join(pins)}}})'
         end = "input" if stream.direction is Direction.READ else "output"
-        lines.append(f"harness.{end}({{{data}, &top.{stream.name}_tvalid, &top.{stream.name}_tready}});")
+        of_task = ", true" if end == "input" and stream.name in design.of_tasks else ""
+        lines.append(f"harness.{end}({{{data}, &top.{stream.name}_tvalid, &top.{stream.name}_tready}}{of_task});")
     for name in ("result", *design.arguments):
         if name in outputs:
             net, shown = ("ap_return", "return") if name == "result" else (name, name)

@@ -9,6 +9,7 @@
 
 #include <verilated.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -43,7 +44,7 @@ class Harness {
   // ---- what the model has; every list in the order of the record ----
 
   void scalar(Port port) { scalars_.push_back(port); }
-  void input(StreamPorts port) { sources_.emplace_back(port); }
+  void input(StreamPorts port, bool of_task = false) { sources_.emplace_back(port, of_task); }
   void output(StreamPorts port) { sinks_.emplace_back(port); }
   void result(Port port) { results_.push_back(port); }
   void pointer(Port address, std::size_t element_bytes) { pointers_.push_back({address, element_bytes, {}}); }
@@ -59,6 +60,8 @@ class Harness {
   }
   // A job starts with what the one before has left; only a reset brings the initial contents back.
   void keeps_state() { keeps_state_ = true; }
+  // Tasks of the model go on when a job has ended: its words may come later.
+  void runs_on() { runs_on_ = true; }
   void memory(AxiPins pins) { memories_.emplace_back(pins, buffers_, channel_); }
   AxiLite& bus(AxiLitePins pins) {
     bus_ = std::make_unique<AxiLite>(pins, [this] { step(); });
@@ -224,6 +227,7 @@ class Harness {
       if (idle > patience_) stuck("no word moved for " + std::to_string(patience_) + " cycles, and the job goes on;");
     }
     if (job_ == nullptr) *start_ = 0;
+    if (runs_on_) run_on();
     took_ = cycle_;
     for (int i = 0; i < 3 && problem_.empty(); ++i) step();  // nothing may follow
     if (job_ != nullptr && problem_.empty()) fail(job_->finish());
@@ -232,6 +236,20 @@ class Harness {
     for (auto& memory : memories_) {
       if (!memory.idle()) fail(memory.state() + " when the job ended");
     }
+  }
+
+  // Until all words of the job have moved, or none does; and somewhat longer, in which nothing may follow.
+  void run_on() {
+    std::size_t idle = 0;
+    const auto ended = [](const auto& end) { return end.end().empty(); };
+    while (
+        problem_.empty() && idle < 2 * kQuiet &&
+        !(std::all_of(sources_.begin(), sources_.end(), ended) && std::all_of(sinks_.begin(), sinks_.end(), ended))) {
+      idle = half_cycle() ? 0 : idle + 1;
+      finish_cycle();
+      if (idle == kQuiet) open_all();
+    }
+    for (int i = 0; i < 100 && problem_.empty(); ++i) step();
   }
 
   void compare_result(const Port& port, const Words& expected) {
@@ -296,6 +314,7 @@ class Harness {
   std::deque<AxiMemory> memories_;
   std::deque<ArrayPort> arrays_;
   bool keeps_state_ = false;
+  bool runs_on_ = false;
   std::unique_ptr<AxiLite> bus_;
   std::unique_ptr<JobRegisters> job_;
   CData* start_ = nullptr;

@@ -3,7 +3,8 @@
 // other, so a stage that needs a word of a later stage stops the program with a message. An argument of the top can be
 // a source, which makes its words when they are read and keeps them. Non-blocking accesses of the top fail at random,
 // as they may in hardware: what a program puts out must not depend on it. Those of a testbench do not, nor those of a
-// queue, which one function of the top writes and reads: hardware, too, knows what is in it.
+// queue, which one function of the top writes and reads: hardware, too, knows what is in it. Tasks (hls_task.h) go on
+// where a stream is read that is empty, and when the top has returned.
 #pragma once
 
 #include <cstddef>
@@ -43,6 +44,26 @@ inline bool is_queue(const Place& place) {
   return false;
 }
 
+// What goes on beside the calls of the top. A step does what can be done now, and says whether that was anything.
+class Beside {
+ public:
+  static std::vector<std::function<bool()>>& steps() {
+    static auto* all = new std::vector<std::function<bool()>>;  // tasks outlive the end of the program
+    return *all;
+  }
+  static void settle() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::size_t i = 0; i < steps().size(); ++i) moved |= steps()[i]();
+    }
+  }
+  // In a task: returns once the condition holds.
+  static std::function<void(std::function<bool()>)>& wait() {
+    static auto* of_task = new std::function<void(std::function<bool()>)>;
+    return *of_task;
+  }
+};
+
 // Exists while the top runs.
 class InTop {
  public:
@@ -73,6 +94,11 @@ class stream<T, 0> {
 
   T read() {
     has_word_ = false;
+    if (const auto wait = openhls::Beside::wait()) {
+      wait([this] { return has_now(); });
+    } else if (!source && words_.empty()) {
+      openhls::Beside::settle();
+    }
     if (source) {
       log.push_back(source());
       return log.back();
@@ -113,8 +139,21 @@ class stream<T, 0> {
   void operator<<(const T& word) { write(word); }
   std::size_t size() const { return words_.size(); }
 
+  // As it was made, but for those who have a reference to it.
+  void restart() {
+    source = nullptr;
+    log.clear();
+    words_.clear();
+    has_word_ = has_room_ = false;
+    random_ = 1;
+    polls_ = 0;
+  }
+  // True if a task may read.
+  bool has_now() const { return source ? log.size() < most : !words_.empty(); }
+
   std::function<T()> source;
-  std::vector<T> log;  // words of the source that were read
+  std::size_t most = 0;  // words that tasks get of the source
+  std::vector<T> log;    // words of the source that were read
   std::deque<T>& words() { return words_; }
 
  private:

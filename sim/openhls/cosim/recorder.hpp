@@ -15,6 +15,11 @@
 
 #include "values.hpp"
 
+namespace hls {
+template <typename T>
+class burst_maxi;
+}
+
 namespace openhls {
 
 const std::vector<Argument>& arguments();  // of the top
@@ -96,7 +101,7 @@ struct Passed<hls::stream<T, kDepth>&> {
     }
     Words& out = input ? record.inputs : record.outputs;
     out.push_back(static_cast<std::uint32_t>(end - begin));
-    for (; begin != end; ++begin) Bits<T>::put(out, *begin);
+    for (; begin != end; ++begin) put_word<T>(out, *begin, argument.fields);
   }
 };
 
@@ -154,6 +159,11 @@ struct Passed<T*> {  // a buffer, or a scalar by reference
   }
 };
 
+template <typename T>
+struct Passed<hls::burst_maxi<T>> : Passed<T*> {
+  explicit Passed(hls::burst_maxi<T>& given) : Passed<T*>{given.data()} {}
+};
+
 // Two buffers of one memory are two in the hardware, too: a write to one is not seen in the other.
 inline void refuse_shared(const std::vector<std::pair<const char*, const char*>>& buffers) {
   for (std::size_t i = 0; i < buffers.size(); ++i) {
@@ -169,6 +179,12 @@ template <typename T>
 void note_buffer(std::vector<std::pair<const char*, const char*>>&, const Passed<T>&) {}
 template <typename T, int kDepth>
 void note_buffer(std::vector<std::pair<const char*, const char*>>&, const Passed<hls::stream<T, kDepth>*>&) {}
+template <typename T>
+void note_buffer(std::vector<std::pair<const char*, const char*>>& buffers, const Passed<T*>& passed);
+template <typename T>
+void note_buffer(std::vector<std::pair<const char*, const char*>>& buffers, const Passed<hls::burst_maxi<T>>& passed) {
+  note_buffer(buffers, static_cast<const Passed<T*>&>(passed));
+}
 template <typename T>
 void note_buffer(std::vector<std::pair<const char*, const char*>>& buffers, const Passed<T*>& passed) {
   const auto* first = reinterpret_cast<const char*>(const_cast<const typename std::remove_cv<T>::type*>(passed.value));
@@ -196,13 +212,16 @@ struct Recorded<kTop> {
       {
         const InTop running;
         kTop(args...);
+        Beside::settle();
       }
       (std::get<kIndex>(passed).after(arguments()[kIndex], record), ...);
       Recording::only().add(record);
     } else {
       const Result result = [&args...]() -> Result {
         const InTop running;
-        return kTop(args...);
+        const Result returned = kTop(args...);
+        Beside::settle();
+        return returned;
       }();
       Bits<typename std::decay<Result>::type>::put(record.results, result);
       (std::get<kIndex>(passed).after(arguments()[kIndex], record), ...);

@@ -13,6 +13,11 @@
 
 #include "values.hpp"
 
+namespace hls {
+template <typename T>
+class burst_maxi;
+}
+
 namespace openhls {
 
 // ---- random values ----
@@ -70,12 +75,13 @@ struct Holder<const T&> : ValueHolder<T> {};
 template <typename T>
 void make_words(hls::stream<T>& stream, const Argument& argument, Random& random) {
   if (argument.role != Role::kInput) return;
-  stream.source = [&stream, &random] {
+  stream.most = Random(random)() % 40;
+  stream.source = [&stream, &random, fields = argument.fields] {
     if (stream.log.size() > 2000000) {
       std::fprintf(stderr, "reference: two million words were read; limit the arguments with --set\n");
       std::exit(3);
     }
-    return Bits<T>::get(random_words(random, Bits<T>::kWidth));
+    return get_word<T>(random_words(random, word_bits<T>()), fields);
   };
 }
 
@@ -87,16 +93,19 @@ void record_words(hls::stream<T>& stream, const Argument& argument, Record& reco
   Words& out = input ? record.inputs : record.outputs;
   out.push_back(static_cast<std::uint32_t>(input ? stream.log.size() : stream.words().size()));
   if (input) {
-    for (const T& word : stream.log) Bits<T>::put(out, word);
+    for (const T& word : stream.log) put_word<T>(out, word, argument.fields);
   } else {
-    for (const T& word : stream.words()) Bits<T>::put(out, word);
+    for (const T& word : stream.words()) put_word<T>(out, word, argument.fields);
   }
 }
 
 template <typename T, int kDepth>
 struct Holder<hls::stream<T, kDepth>&> {
   hls::stream<T, kDepth> stream;
-  void prepare(const Argument& argument, Random& random) { make_words<T>(stream, argument, random); }
+  void prepare(const Argument& argument, Random& random) {
+    stream.restart();
+    make_words<T>(stream, argument, random);
+  }
   void before(const Argument&, Record&) const {}
   void after(const Argument& argument, Record& record) { record_words<T>(stream, argument, record); }
   hls::stream<T, kDepth>& pass() { return stream; }
@@ -107,8 +116,11 @@ struct Holder<hls::stream<T, kDepth>*> {  // an array of streams
   using Stream = hls::stream<T, kDepth>;
   std::unique_ptr<Stream[]> streams;
   void prepare(const Argument& argument, Random& random) {
-    streams.reset(new Stream[argument.elements]);
-    for (std::size_t i = 0; i < argument.elements; ++i) make_words<T>(streams[i], argument, random);
+    if (streams == nullptr) streams.reset(new Stream[argument.elements]);
+    for (std::size_t i = 0; i < argument.elements; ++i) {
+      streams[i].restart();
+      make_words<T>(streams[i], argument, random);
+    }
   }
   void before(const Argument&, Record&) const {}
   void after(const Argument& argument, Record& record) {
@@ -166,13 +178,16 @@ struct Holder<T*> {  // a buffer, or a scalar by reference
   Words words() const { return memory_words(elements.get(), count); }
 };
 
+template <typename T>
+struct Holder<hls::burst_maxi<T>> : Holder<T*> {};
+
 // ---- cases ----
 
+// `holders` are the same in all cases: tasks have references to streams.
 template <typename Result, typename... Args, std::size_t... kIndex>
-void run_case(Result (*top)(Args...), const std::vector<Argument>& arguments, std::uint32_t seed, Words& out,
-              std::index_sequence<kIndex...>) {
+void run_case(Result (*top)(Args...), const std::vector<Argument>& arguments, std::tuple<Holder<Args>...>& holders,
+              std::uint32_t seed, Words& out, std::index_sequence<kIndex...>) {
   Random random(seed);
-  std::tuple<Holder<Args>...> holders;
   Record record;
   (std::get<kIndex>(holders).prepare(arguments[kIndex], random), ...);
   (std::get<kIndex>(holders).before(arguments[kIndex], record), ...);
@@ -183,6 +198,7 @@ void run_case(Result (*top)(Args...), const std::vector<Argument>& arguments, st
     const auto result = top(std::get<kIndex>(holders).pass()...);
     Bits<typename std::decay<Result>::type>::put(record.results, result);
   }
+  Beside::settle();
   (std::get<kIndex>(holders).after(arguments[kIndex], record), ...);
   append_case(out, seed, record);
 }
@@ -193,8 +209,9 @@ int run(Result (*top)(Args...), const std::vector<Argument>& arguments, int argc
   const auto cases = std::strtoul(argv[1], nullptr, 10);
   const auto seed = static_cast<std::uint32_t>(std::strtoul(argv[2], nullptr, 10));
   Words out = {static_cast<std::uint32_t>(cases)};
+  std::tuple<Holder<Args>...> holders;
   for (std::uint32_t i = 0; i < cases; ++i) {
-    run_case(top, arguments, seed + i, out, std::index_sequence_for<Args...>{});
+    run_case(top, arguments, holders, seed + i, out, std::index_sequence_for<Args...>{});
   }
   std::FILE* file = std::fopen(argv[3], "wb");
   if (file == nullptr) return 2;

@@ -73,14 +73,18 @@ def has_yosys() -> bool:
     return shutil.which("yosys") is not None
 
 
-def second_reader(files: list[Path], top: str = "") -> None:
-    """Yosys reads the design, or without `top` several of them, and checks drivers and loops."""
+def second_reader(designs: Mapping[str, Sequence[Path]]) -> None:
+    """Yosys reads the files of each top, one design after the other, and checks drivers and loops."""
     if not has_yosys():
         raise ToolError("Yosys is missing: apt install yosys")
-    sources = " ".join(str(file) for file in [*LIBRARY, *files])
-    whole = f"-top {top}" if top else ""
-    script = f"read_verilog -sv {sources}; hierarchy -check {whole}; proc; check -assert; tee -o /dev/stdout stat"
-    if "Number of cells" not in run(["yosys", "-q", "-p", script]):
+    library = " ".join(map(str, LIBRARY))
+    script = "; design -reset; ".join(
+        f"read_verilog -sv {library} {' '.join(map(str, files))}; hierarchy -check -top {top}; proc; check -assert; "
+        "tee -o /dev/stdout stat"
+        for top, files in designs.items()
+    )
+    said = run(["yosys", "-q", "-p", script])
+    if not all(f"=== {top} ===" in said for top in designs):
         raise ToolError("Yosys ended without reading the design")
 
 
@@ -96,7 +100,7 @@ def check_readable(files: list[Path], top: str) -> None:
     def check(_: Path) -> None:
         lint(files, top)
         if has_yosys():
-            second_reader(files, top)
+            second_reader({top: files})
 
     store.kept("readable", ["check", top, *WAIVED, *tools(), *store.texts([*LIBRARY, *files])], check)
 

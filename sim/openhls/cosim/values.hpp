@@ -194,6 +194,56 @@ void put_words(Words& out, const Element* elements, std::size_t count, const std
   }
 }
 
+// ---- words of streams ----
+
+// A struct without channels travels as its bytes, padding is 0.
+template <typename T, typename = void>
+constexpr bool kIsBytes = std::is_class<T>::value && !IsAp<T>::value;
+template <typename T>
+constexpr bool kIsBytes<T, Travels<typename T::Word>> = false;
+
+template <typename T>
+constexpr int word_bits() {
+  if constexpr (kIsBytes<T>)
+    return 8 * static_cast<int>(sizeof(T));
+  else
+    return Bits<T>::kWidth;
+}
+
+template <typename T>
+void put_word(Words& out, const T& word, const std::vector<Field>& fields) {
+  if constexpr (kIsBytes<T>) {
+    std::vector<std::uint8_t> whole(sizeof(T)), bytes(4 * ((sizeof(T) + 3) / 4));
+    std::memcpy(whole.data(), &word, sizeof(T));
+    for (const Field& field : fields) {
+      std::memcpy(bytes.data() + field.offset, whole.data() + field.offset, field.bytes());
+      field.tidy(bytes.data());
+    }
+    const std::size_t at = out.size();
+    out.resize(at + bytes.size() / 4);
+    std::memcpy(out.data() + at, bytes.data(), bytes.size());
+  } else {
+    Bits<T>::put(out, word);
+  }
+}
+
+template <typename T>
+T get_word(const Words& in, const std::vector<Field>& fields) {
+  if constexpr (kIsBytes<T>) {
+    T word;
+    std::memset(static_cast<void*>(&word), 0, sizeof(T));
+    Words tidy = in;
+    for (const Field& field : fields) {
+      auto* const bytes = reinterpret_cast<std::uint8_t*>(tidy.data());
+      field.tidy(bytes);
+      std::memcpy(reinterpret_cast<std::uint8_t*>(&word) + field.offset, bytes + field.offset, field.bytes());
+    }
+    return word;
+  } else {
+    return Bits<T>::get(in);
+  }
+}
+
 // ---- arguments of the top ----
 
 using Random = std::mt19937_64;

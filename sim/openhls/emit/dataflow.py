@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from openhls.analysis.storage import Storage, storage_of
 from openhls.emit.datapath import Surroundings
-from openhls.emit.netlist import RESET, Net, Term, all_of, any_of, negate
-from openhls.emit.pulses import flag
+from openhls.emit.netlist import RESET, Net, Term, all_of, any_of, literal, negate
+from openhls.emit.pulses import delayed, flag
 from openhls.ir import Call, Dataflow, Direction, Fifo, Life, Operand, Process, Program
 
 
@@ -28,7 +29,7 @@ class Stages:
         ends: dict[str, dict[str, Net]] = {}
         for fifo in region.fifos:
             ends[fifo.name] = self.fifo(fifo, begin)
-        done: list[Net] = []
+        done: list[Term] = []
         for call in region.calls:
             start: Term = begin
             if call.after:
@@ -36,11 +37,28 @@ class Stages:
                 started = module.net(f"{call.process}_started", 1)
                 start = module.wire(f"{call.process}_starts", all_of([ready, negate(started)]))
                 module.register(started, any_of([start, all_of([started, negate(begin)])]), reset=0)
-            done.append(self.call(call, begin, start, ends))
+            if call.task is None:
+                done.append(self.call(call, begin, start, ends))
+            else:
+                self.task(call, begin, start, ends)
+                done.append(literal(1, 0))  # no call is after a task
         finished = module.net(f"{name}_finished", 1)
         busy = flag(module, f"{name}_busy", begin, finished)
-        module.assign(finished, all_of([busy, *done]))
+        ended = [bit for bit, call in zip(done, region.calls, strict=True) if call.task is None]
+        module.assign(finished, all_of([busy, *ended]))
         return finished
+
+    def task(self, call: Call, begin: Net, start: Term, fifos: dict[str, dict[str, Net]]) -> None:
+        """An instance of a process that never ends: reset by each `start`, or started by the first one after a
+        reset."""
+        module, name = self.around.module, run_name(call)
+        if call.task is Life.PROGRAM:
+            begun = module.net(f"{name}_begun", 1)
+            module.register(begun, any_of([start, begun]), reset=0)
+            self.call(call, begin, all_of([start, negate(begun)]), fifos)
+        else:
+            later = delayed(module, f"{name}_made", start)
+            self.call(call, begin, later, fifos, {"rst": any_of([RESET, start])})
 
     def fifo(self, fifo: Fifo, begin: Net) -> dict[str, Net]:
         """Its nets: wires where the buffer of the writer is the FIFO."""
@@ -72,12 +90,20 @@ class Stages:
         )
         return nets
 
-    def call(self, call: Call, begin: Net, start: Term, fifos: dict[str, dict[str, Net]]) -> Net:
-        """An instance of a process that starts with the pulse `start`; returns a bit that is 1 once it has ended."""
+    def call(
+        self,
+        call: Call,
+        begin: Net,
+        start: Term,
+        fifos: dict[str, dict[str, Net]],
+        more: Mapping[str, Term] = MappingProxyType({}),
+    ) -> Net:
+        """An instance of a process that starts with the pulse `start`; returns a bit that is 1 once it has ended.
+        `more`: other inputs."""
         module = self.around.module
         callee = self.program.processes[call.process]
         name = run_name(call)
-        inputs: dict[str, Term] = {"start": start}
+        inputs: dict[str, Term] = {"start": start, **more}
         done = module.net(f"{name}_done", 1)
         outputs: dict[str, Net] = {"done": done}
         for scalar, operand in call.scalars:

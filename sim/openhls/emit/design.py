@@ -19,7 +19,19 @@ from openhls.emit.registers import RegisterMap, register_map
 from openhls.emit.report import RegionReport, as_json, as_text, report
 from openhls.emit.top import build_top
 from openhls.emit.verilog import module_text
-from openhls.ir import ArrayPort, Channels, Field, Life, Location, MemoryPort, Process, Program, State, fifos_of
+from openhls.ir import (
+    ArrayPort,
+    Channels,
+    Field,
+    Life,
+    Location,
+    MemoryPort,
+    Process,
+    Program,
+    State,
+    calls_of,
+    fifos_of,
+)
 from openhls.schedule.plan import Plan
 from openhls.schedule.target import Target
 
@@ -36,7 +48,8 @@ class Design:
     memories: tuple[MemoryPort, ...]
     ports: tuple[ArrayPort, ...]
     states: tuple[State, ...]
-    keeps_words: bool  # in a static stream, from one job to the next
+    keeps_words: bool  # in a static stream, or in a task, from one job to the next
+    of_tasks: frozenset[str]  # streams that tasks read or write, which go on when a job has ended
     uses: dict[str, Uses]  # of the arrays in `ports`
     channels: Mapping[str, Channels]
     stream_arrays: Mapping[str, tuple[str, ...]]
@@ -102,9 +115,12 @@ def emit(
     uses = {port.array: uses_of(program, process, port.array) for port in program.ports}
     streams = program.channels, program.stream_arrays, program.sequences
     fifos = (fifo for each in program.processes.values() for fifo in fifos_of(each.body))
-    keeps_words = any(fifo.life is Life.PROGRAM for fifo in fifos)
+    calls = [call for each in program.processes.values() for call in calls_of(each.body)]
+    keeps_words = any(each.life is Life.PROGRAM for each in fifos) or any(each.task is Life.PROGRAM for each in calls)
+    given = {name for each in calls if each.task is not None for _, name in each.streams}
+    of_tasks = frozenset(each.name for each in process.streams if each.name in given)
     design = Design(
-        *(top, process, *arguments, keeps_words, uses, *streams),
+        *(top, process, *arguments, keeps_words, of_tasks, uses, *streams),
         *(program.queues, program.layouts, registers, tuple(files), library, regions, target, out),
     )
     (out / "schedule.txt").write_text(design.text() + "\n")

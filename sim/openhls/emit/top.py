@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from openhls.emit.axi import Masters, stream_names
 from openhls.emit.dataflow import module_name
-from openhls.emit.netlist import Module, Net, Term, all_of, any_of, negate, operate
+from openhls.emit.netlist import Module, Net, Term, all_of, any_of, literal, negate, operate
 from openhls.emit.outside import Outside
 from openhls.emit.registers import RegisterMap, build_registers, register_map
 from openhls.errors import Unsupported
-from openhls.ir import Channels, Direction, Opcode, Process, Program, Stream
+from openhls.ir import Channels, Direction, Field, Opcode, Process, Program, Stream
 from openhls.names import KEYWORDS
 
 PINS = {"ap_clk", "ap_rst_n", "ap_start", "ap_done", "ap_ready", "ap_idle", "ap_return", "bus_error", "interrupt"}
@@ -66,7 +66,8 @@ def build_top(program: Program, name: str) -> list[Module]:
     for stream in process.streams:
         if stream.name not in lent:
             channels = program.channels.get(stream.name, (("data", stream.width),))
-            add_stream(module, stream, channels, inputs, outputs)
+            fields = () if stream.name in program.sequences else program.layouts.get(stream.name, ())
+            add_stream(module, stream, channels, fields, inputs, outputs)
     done = module.net("ended", 1)
     running = module.net("running", 1)
     outside = Outside(module, program, inputs, outputs)
@@ -100,9 +101,14 @@ def build_top(program: Program, name: str) -> list[Module]:
 
 
 def add_stream(
-    module: Module, stream: Stream, channels: Channels, inputs: dict[str, Term], outputs: dict[str, Net]
+    module: Module,
+    stream: Stream,
+    channels: Channels,
+    fields: tuple[Field, ...],
+    inputs: dict[str, Term],
+    outputs: dict[str, Net],
 ) -> None:
-    """AXI4-Stream ports of an argument."""
+    """AXI4-Stream ports of an argument. `fields`: the numbers of a struct, of which no other bits leave."""
     names = {part: f"{stream.name}_t{part}" for part in ("valid", "ready")}
     if stream.direction is Direction.READ:
         words = [module.input(f"{stream.name}_t{channel}", width) for channel, width in channels]
@@ -111,10 +117,12 @@ def add_stream(
         outputs[f"{stream.name}_ready"] = module.output(names["ready"], 1)
     else:
         (channel, width), *others = channels
-        make = module.net if others else module.output
+        make = module.net if others or fields else module.output
         word = outputs[f"{stream.name}_data"] = make(
-            f"{stream.name}_{'word' if others else 't' + channel}", stream.width
+            f"{stream.name}_{'word' if others or fields else 't' + channel}", stream.width
         )
+        if fields:
+            module.assign(module.output(f"{stream.name}_t{channel}", width), tidied(module, word, fields))
         low = 0
         for channel, width in channels if others else ():
             part = operate(Opcode.EXTRACT, word, width=width, low=low)
@@ -122,6 +130,25 @@ def add_stream(
             low += width
         outputs[f"{stream.name}_valid"] = module.output(names["valid"], 1)
         inputs[f"{stream.name}_ready"] = module.input(names["ready"], 1)
+
+
+def tidied(module: Module, word: Net, fields: tuple[Field, ...]) -> Term:
+    """A struct with zeros in its padding, and each number below copies of its sign or zeros, as memory has it."""
+    parts: list[Term] = []
+    end = 0
+    for field in sorted(fields, key=lambda each: each.offset):
+        width = max(8, 1 << (field.bits - 1).bit_length())
+        if 8 * field.offset > end:
+            parts.append(literal(8 * field.offset - end, 0))
+        part = operate(Opcode.EXTRACT, word, width=field.bits, low=8 * field.offset)
+        if width > field.bits:
+            number = module.wire(f"{word.name}_{field.offset}", part)
+            part = operate(Opcode.SEXT if field.is_signed else Opcode.ZEXT, number, width=width)
+        parts.append(part)
+        end = 8 * field.offset + width
+    if end < word.width:
+        parts.append(literal(word.width - end, 0))
+    return operate(Opcode.CONCAT, *reversed(parts)) if len(parts) > 1 else parts[0]
 
 
 def add_registers(module: Module, file: Module, inputs: dict[str, Term], outputs: dict[str, Net]) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from openhls.frontend import boolean
-from openhls.frontend.addresses import Address
+from openhls.frontend.addresses import BURST_AT, Address
 from openhls.frontend.boolean import Node
 from openhls.frontend.draft import Draft
 from openhls.frontend.flow import Flow
@@ -85,6 +85,8 @@ class Accesses:
             return self.streams.read(it, address, reach)
         if address.base in self.draft.context.memories:
             assert isinstance(it.type, Int)
+            if address.offset >= BURST_AT:
+                return self.pointers.take(address, it.type.width, reach, it.name)
             value = self.pointers.load(address, it.type.size, reach, it.name)
             return self.draft.builder.make(Opcode.EXTRACT, it.type.width, value)
         self.stages.check(address)
@@ -94,6 +96,8 @@ class Accesses:
         value, size = self.draft.operand(it.operands[0]), it.types[0].size
         if it.flag == "volatile":
             self.streams.write(address, value, reach)
+        elif address.base in self.draft.context.memories and address.offset >= BURST_AT:
+            self.pointers.give(address, value, reach)
         elif address.base in self.draft.context.memories:
             self.pointers.store(it, address, value, size, reach)
         else:

@@ -14,6 +14,10 @@ from openhls.ir import Location, signed
 STREAM_BYTES = (2 << 20) + 192  # of the stream in the shim, as are the places below
 READ_AT, WRITE_AT, EMPTY_AT, FULL_AT, DEPTH_AT = 0, 1 << 20, 2 << 20, (2 << 20) + 64, (2 << 20) + 128
 
+# Far behind a pointer: what the places of hls::burst_maxi mean (shim/hls_burst_maxi.h), and the stream of each.
+BURST_AT = 1 << 40
+BURST_STREAMS = {BURST_AT: "ar", BURST_AT + 64: "aw", BURST_AT + 128: "b", BURST_AT + 4096: "r", BURST_AT + 8192: "w"}
+
 Step = tuple[str, int]  # ("field", which), ("item", which) or ("any", 0)
 Path = tuple[Step, ...]
 

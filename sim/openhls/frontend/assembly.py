@@ -56,7 +56,7 @@ class Assembly:
         process = Process(
             self.draft.name,
             numbers,
-            (*self.streams.ports(), *self.stages.lent.values()),
+            (*self.streams.ports(), *self.stages.lent.values(), *self.stages.pointers.bursts.values()),
             tuple(self.memory.arrays.values()),
             tuple(regions),
             (),

@@ -177,7 +177,8 @@ def _compile(compiled: Compiled, strict: bool, flow: str, finish: Finish) -> Pro
     compiler = _Compiler(module, compiled.notes, finish)
     interfaces = Interfaces(compiled.notes, function, flow)
     sequences = interfaces.sequences()
-    memories = interfaces.pointers() | sequences
+    wanted = interfaces.pointers() | sequences
+    memories = frozenset(name for name, _ in function.parameters if name.removesuffix(".coerce") in wanted)
     hidden = {
         name: Granule(element=usual_element(function.pointees.get(name)), hides_padding=True) for name in sequences
     }
@@ -187,6 +188,7 @@ def _compile(compiled: Compiled, strict: bool, flow: str, finish: Finish) -> Pro
     arguments = _arguments(function, interface)
     parameters = (name for name, _ in function.parameters if name != function.returned)
     names = dict(zip(parameters, arguments, strict=True))
+    names |= {name.removesuffix(".coerce"): argument for name, argument in names.items()}
     arrays = _stream_arrays(context, interface)
     notes = compiled.notes
     for place in (place for place, of_array in notes.dependences.items() if not of_array):
@@ -215,5 +217,10 @@ def _compile(compiled: Compiled, strict: bool, flow: str, finish: Finish) -> Pro
         arrays,
         compiler.counts,
         tuple(dict.fromkeys(place for each in compiler.processes for place in each.queues)),
-        {names[parameter]: fields for parameter, fields in function.layouts.items() if parameter in names},
+        {
+            name: fields
+            for parameter, fields in function.layouts.items()
+            if parameter in names
+            for name in (names[parameter], *arrays.get(parameter, ()))
+        },
     )

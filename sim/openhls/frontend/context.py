@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from openhls.errors import Unsupported
-from openhls.frontend.addresses import STREAM_BYTES, Address, element_address, walk
+from openhls.frontend.addresses import BURST_AT, BURST_STREAMS, STREAM_BYTES, Address, element_address, walk
 from openhls.frontend.graph import Graph
 from openhls.frontend.llvm.module import Function, Global, Instruction, Local, Module, Number, Operand, Variable
 from openhls.frontend.moving import index_moving_pointers
@@ -337,6 +337,10 @@ def _learn(module: Module, context: Context, it: Instruction) -> None:
             address = way.address
             if it.flag == "volatile" and address.base in context.memories:
                 it.flag = ""  # every access to memory is made, once
+            if address.base in context.memories and address.offset >= BURST_AT:
+                if BURST_STREAMS[address.offset] in ("r", "w"):
+                    context.granules[address.base].learn(Address(address.base), touched)
+                continue
             if it.flag == "volatile":
                 declared = context.function.declared.get(address.base, "")
                 if declared and not declared.startswith(STREAM_TYPES):

@@ -27,6 +27,7 @@ HINTS = frozenset({"offset", "depth", "latency", "name"})
 IGNORED = frozenset(
     {"channel", "clock", "max_widen_bitwidth", "register", "register_mode", "storage_impl", "storage_type"}
 )
+BURST = re.compile(r"(?:struct |class )?(?:hls::)?burst_maxi<")
 STREAM = re.compile(r"stream<(.*)>([*&]*)")
 NUMBERS = frozenset(
     {"max_read_burst_length", "max_write_burst_length", "num_read_outstanding", "num_write_outstanding"}
@@ -59,14 +60,14 @@ class Interfaces:
         if flow == "vitis":
             self._add_defaults(function)
         for name, kind in function.declared.items():
-            self._check_type(name, kind, place, name in function.channels)
+            self._check_type(name, kind, place, name in function.channels or name in function.layouts)
 
     def _add_defaults(self, function: Function) -> None:
         # A kernel is controlled by registers, whatever INTERFACE says of its handshake.
         chosen = {pragma.options["port"] for pragma in self._pragmas if self.mode(pragma) != "ap_ctrl_hs"}
         for name, kind in (*function.declared.items(), ("return", "")):
             if name not in chosen and not STREAM.match(kind):
-                memory = kind.endswith("*") or name in self._arrays
+                memory = kind.endswith("*") or name in self._arrays or BURST.match(kind) is not None
                 options = {"mode": "m_axi", "offset": "slave"} if memory else {"mode": "s_axilite"}
                 options["port"] = name
                 self._pragmas.append(Pragma("INTERFACE", options, frozenset(), function.location))
@@ -79,8 +80,9 @@ class Interfaces:
     def _named_mode(pragma: Pragma) -> str:
         return pragma.options.get("mode", next((word for word in (*MODES, *SIMILAR) if word in pragma.words), ""))
 
-    def _check_type(self, name: str, kind: str, place: Location, has_channels: bool) -> None:
-        """Refuses arguments of the top that nothing could drive: what a pin or a word of a stream is not."""
+    def _check_type(self, name: str, kind: str, place: Location, is_known: bool) -> None:
+        """Refuses arguments of the top that nothing could drive: what a pin or a word of a stream is not. `is_known`:
+        a struct whose numbers have known places."""
         stream = STREAM.fullmatch(kind)
         word, levels = stream.groups() if stream is not None else (kind.rstrip("*&"), "")
         if "*" in levels and name not in self._bounds:
@@ -89,9 +91,12 @@ class Interfaces:
             )
         if word in ("float", "double", "_Float16"):
             raise Unsupported(place, f"argument {name} ({kind}): floating point", "use integers (ap_int, ap_uint)")
-        if stream is not None and word.startswith("struct ") and not has_channels:
+        if stream is not None and word.startswith("struct ") and not is_known:
             advice = "pack it into one ap_uint, or make it the data of an hls::axis (ap_axi_sdata.h)"
             raise Unsupported(place, f"argument {name}: a stream of {word} at the top", advice)
+        if BURST.match(kind) and name not in self.pointers():
+            advice = f"add #pragma HLS INTERFACE mode = m_axi port = {name}"
+            raise Unsupported(place, f"argument {name}: an hls::burst_maxi without INTERFACE m_axi", advice)
         if (
             stream is None
             and word.startswith("struct ")

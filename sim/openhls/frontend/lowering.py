@@ -47,7 +47,7 @@ class Lowering:
         self._flow = flow = Flow(draft)
         memory = Memory(draft)
         self._streams = streams = Streams(draft, memory, flow)
-        pointers = Pointers(draft, flow)
+        self._pointers = pointers = Pointers(draft, flow, self._flush)
         self._stages = stages = Stages(draft, interfaces, memory, streams, pointers)
         self._accesses = Accesses(draft, flow, memory, streams, pointers, stages)
         self._memory = memory

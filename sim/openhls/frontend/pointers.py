@@ -3,16 +3,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from openhls.errors import Unsupported
-from openhls.frontend.addresses import Address
+from openhls.frontend.addresses import BURST_STREAMS, Address
 from openhls.frontend.boolean import Node
 from openhls.frontend.draft import Draft
 from openhls.frontend.flow import Flow
 from openhls.frontend.llvm.module import Instruction
 from openhls.frontend.whole_stores import Together
-from openhls.ir import ADDRESS_BITS, Const, Opcode, Operand
+from openhls.ir import (
+    ADDRESS_BITS,
+    ELEMENT_BITS,
+    REQUEST_WIDTH,
+    Const,
+    Direction,
+    Opcode,
+    Operand,
+    Stream,
+)
 
 _MANY = 64  # pieces of one access
 
@@ -23,8 +33,47 @@ class Pointers:
 
     draft: Draft
     flow: Flow
+    cut: Callable[[], None]  # begins a new block
     taken: dict[tuple[Address, Node], Operand] = field(default_factory=dict)  # structs that the current block has read
+    bursts: dict[str, Stream] = field(default_factory=dict)  # of hls::burst_maxi
     given: dict[int, Operand] = field(default_factory=dict)  # structs that it has stored parts of, by their Together
+
+    def take(self, address: Address, width: int, reach: Node, hint: str) -> Operand:
+        """A word that a request of hls::burst_maxi has asked for: an element, or the answer to what was written."""
+        stream = self._stream(address, width)
+        if stream.name.endswith("_b"):
+            self.cut()  # all that it waits for has been written
+        value = self.draft.builder.access(Opcode.READ, stream.name, (), stream.width, self.flow.build(reach), hint)
+        return value if stream.width == width else self.draft.builder.make(Opcode.ZEXT, width, value)
+
+    def give(self, address: Address, value: Operand, reach: Node) -> None:
+        """A request of hls::burst_maxi, or an element."""
+        stream = self._stream(address, value.width)
+        if stream.width == REQUEST_WIDTH and stream.name.endswith(("_ar", "_aw")):
+            offset, count = (self.draft.builder.make(Opcode.EXTRACT, w, value, low=at) for w, at in ((64, 0), (32, 96)))
+            first = self.place(Address(address.base, 0, address.terms))
+            first = self.draft.builder.make(Opcode.ADD, ADDRESS_BITS, first, offset)
+            value = self.draft.builder.make(Opcode.CONCAT, REQUEST_WIDTH, count, Const(32, 1), first)
+        self.draft.builder.access(Opcode.WRITE, stream.name, (value,), 0, self.flow.build(reach))
+        if stream.name.endswith(("_ar", "_aw")):
+            self.cut()  # its words come later
+
+    def _stream(self, address: Address, width: int) -> Stream:
+        """The stream of the memory port behind a place of hls::burst_maxi."""
+        kind = BURST_STREAMS[address.offset]
+        bits = {"ar": REQUEST_WIDTH, "aw": REQUEST_WIDTH, "b": 1}.get(kind, width)
+        if kind in "rw" and bits not in ELEMENT_BITS:
+            raise Unsupported(
+                self.draft.builder.location, f"elements of {bits} bits in memory", "use 8, 16, 32 ... 1024 bits"
+            )
+        direction = Direction.READ if kind in "rb" else Direction.WRITE
+        name = f"{self.draft.reserved[address.base]}_{kind}"
+        stream = self.bursts.setdefault(name, Stream(name, bits, direction, self.draft.builder.location))
+        if stream.width != bits:
+            raise Unsupported(
+                self.draft.builder.location, f"{address.base} has elements of two sizes", "access it as one type"
+            )
+        return stream
 
     def place(self, address: Address) -> Operand:
         """The byte address of an access to memory."""

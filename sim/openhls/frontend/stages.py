@@ -19,7 +19,21 @@ from openhls.frontend.memory import Memory
 from openhls.frontend.pointers import Pointers
 from openhls.frontend.streams import Streams
 from openhls.frontend.types import Pointer
-from openhls.ir import Array, Call, Dataflow, Direction, Location, Operand, Process, Stream, Value
+from openhls.ir import (
+    Array,
+    Call,
+    Dataflow,
+    Direction,
+    Fifo,
+    Life,
+    Location,
+    Opcode,
+    Operand,
+    Process,
+    Stream,
+    Value,
+    operations_of,
+)
 
 
 @dataclass
@@ -91,10 +105,28 @@ def in_order(opened: Opened, lent: Collection[str]) -> tuple[Call, ...]:
     while len(order) < len(calls):
         known = {group[number] for number in range(len(calls)) if number not in order}  # groups that are to come
         order += [n for n in range(len(calls)) if n not in order and not waits[group[n]] & known]
+    ending = [(at, other) for at, other in enumerate(order) if calls[other].task is None]
     return tuple(
-        replace(calls[n], after=tuple(at for at, other in enumerate(order) if group[other] in waits[group[n]]))
+        replace(calls[n], after=tuple(at for at, other in ending if group[other] in waits[group[n]]))
+        if calls[n].task is not Life.PROGRAM
+        else calls[n]
         for n in order
     )
+
+
+def check_tasks(calls: Sequence[Call], fifos: Sequence[Fifo]) -> None:
+    """Raises Unsupported where a task and the streams that it is connected to do not live equally long."""
+    lives = {fifo.name: fifo for fifo in fifos}
+    for call in (call for call in calls if call.task is not None):
+        for name in (name for _, name in call.streams):
+            fifo = lives.get(name)
+            life = Life.PROGRAM if fifo is None else fifo.life  # an argument of the top
+            if life is not call.task:
+                raise Unsupported(
+                    call.location,
+                    f"the stream {name} and the task {call.process.removesuffix('_task')} do not live equally long",
+                    "declare both with hls_thread_local, or neither",
+                )
 
 
 def meeting_streams(calls: Sequence[Call], number: int) -> tuple[str, str] | None:
@@ -177,6 +209,7 @@ class Stages:
             for port, name in call.streams:
                 ends.setdefault(name, set()).add(ports[port])
         fifos = self.streams.fifos(ends, self.draft.builder.location)
+        check_tasks(calls, fifos)
         label = self.draft.names.fresh("stages")
         for _, results in opened.calls:
             for base, leaf, value in results:
@@ -228,8 +261,27 @@ class Stages:
         location = self.draft.builder.location
         if interface.queues and self._has_inline(self.draft.module.functions[str(it.flag)].location):
             self._open.inlined.add(len(self._open.calls))
-        call = Call(interface.process.name, scalars, tuple(streams), tuple(arrays), tuple(bound), location)
+        task = self.draft.module.functions[str(it.flag)].task
+        call = Call(interface.process.name, scalars, tuple(streams), tuple(arrays), tuple(bound), location, task=task)
+        if task is not None:
+            self._check_task(call, interface.process)
         self._open.calls.append((call, results))
+
+    def _check_task(self, call: Call, process: Process) -> None:
+        """Refuses what a process cannot have that runs on when its callers have ended."""
+        place, name = self.draft.builder.location, process.name.removesuffix("_task")
+        if call.scalars or call.arrays or call.results or any(stream in self.lent for _, stream in call.streams):
+            raise Unsupported(
+                place, f"the task {name} with other arguments than streams, or with static variables", "send it words"
+            )
+        if any(operation.opcode in (Opcode.EMPTY, Opcode.FULL) for operation in operations_of(process.body)):
+            raise Unsupported(
+                place, f"the task {name} looks whether a stream has words, or room", "let it read and write, and wait"
+            )
+        if call.task is Life.PROGRAM and self.draft.context.callers:
+            raise Unsupported(place, f"the task {name} in a function that the top calls", "declare it in the top")
+        if self.draft.loops:
+            raise Unsupported(place, f"the task {name} in a loop", "declare it outside, or unroll the loop")
 
     def _has_inline(self, function: Location) -> bool:
         return any(

@@ -22,6 +22,7 @@ from openhls.frontend.diagnostics import WrongCpp, switches, wrong_cpp
 from openhls.frontend.directives import Directive
 from openhls.frontend.pragmas import Notes
 from openhls.frontend.source import Source
+from openhls.frontend.tasks import with_tasks
 
 SHIM = Path(__file__).parent / "shim"
 COMMON = SHIM / "common"  # headers that software builds take, too
@@ -129,7 +130,7 @@ def compile_source(
     if _MEMORY_CALL.search(preprocessed):
         preprocess += ["-include", str(SHIM / "openhls_memory.h")]
         preprocessed = run_preprocessor()
-    rewriter = Source(preprocessed, lambda: run_preprocessor("-dM"), top, directives, unrolled)
+    rewriter = Source(with_tasks(preprocessed), lambda: run_preprocessor("-dM"), top, directives, unrolled)
     folder = str(files[0].resolve().parent)
     optimised, symbol = _optimised(rewriter.text(), top, rewriter.notes.stages, folder)
     return Compiled(optimised, symbol, rewriter.notes)

@@ -15,6 +15,7 @@ from openhls.cosim.driver import main_text
 from openhls.emit.design import Design
 from openhls.errors import OpenHlsError, Unsupported
 from openhls.fuzz.generate import CHOICES, ELEMENTS
+from openhls.ir import Program
 from openhls.pipeline import compile_program, write_design
 
 QUICK = ("-O0",)  # to compile takes longer than to run
@@ -53,14 +54,19 @@ def compile_designs(programs: dict[str, str], out: Path, verdicts: dict[str, Ver
         source.write_text(text)
         try:
             program = compile_program(source, name)
-            design = write_design(program, name, out / name)
-            model(design, name)
-            designs[name] = design, program.function
+            designs[name] = compile_design(program, name, out / name), program.function
         except Unsupported as error:
             verdicts[name] = refusal(name, str(error).replace(f"{out}/", ""))
         except Exception as error:  # whatever the compiler does with a program of the subset is a finding
             verdicts[name] = Verdict(name, f"{type(error).__name__}: {error}")
     return designs
+
+
+def compile_design(program: Program, name: str, out: Path) -> Design:
+    """A design that Verilator takes. Raises OpenHlsError."""
+    design = write_design(program, name, out)
+    model(design, name)
+    return design
 
 
 def model(design: Design, name: str) -> Path:
@@ -79,7 +85,7 @@ def simulation(designs: dict[str, Design]) -> Path:
     files = [file for design in designs.values() for file in design.files]
 
     def make(folder: Path) -> None:
-        simulate.second_reader(files)
+        simulate.second_reader({design.top: design.files for design in designs.values()})
         build = folder / "build"
         for name, design in designs.items():
             shutil.copytree(model(design, name), build, dirs_exist_ok=True)

@@ -3,6 +3,7 @@
 
 import math
 import random
+import subprocess
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import product
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from ir_interpreter import interpret
 
+from openhls.frontend.toolchain import COMMON
 from openhls.pipeline import compile_program
 
 HEAD = """#include <ap_fixed.h>
@@ -163,3 +165,16 @@ def test_functions_of_fixed_point_are_exact(run: Run) -> None:
         narrow = signed(word % 512, 9)
         wanted += [root(narrow) if narrow > 0 else 0, abs(raw) % 4096]
     assert run(body, given) == wanted
+
+
+def test_software_gives_a_vector_as_many_elements_as_it_has(tmp_path: Path) -> None:
+    source, program = tmp_path / "lanes.cpp", tmp_path / "lanes"
+    source.write_text(
+        "#include <hls_vector.h>\nint main(int count, char**) {\n"
+        "  const hls::vector<int, 3> lanes = count > 1 ? hls::vector<int, 3>{1, 2, 3} : hls::vector<int, 3>{1, 2};\n"
+        "  return lanes[1];\n}\n"
+    )
+    subprocess.run(["g++", "-std=gnu++17", f"-I{COMMON}", "-o", program, source], check=True)
+    assert subprocess.run([program, "three"], check=False).returncode == 2
+    failed = subprocess.run([program], check=False, capture_output=True, text=True)
+    assert "values.size() == N" in failed.stderr

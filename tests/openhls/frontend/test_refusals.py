@@ -41,7 +41,7 @@ REFUSED = {
         "write the number",
     ),
     "struct on a stream of the top": (
-        "struct Pair { ap_uint<8> a; ap_uint<1> last; };\nvoid top(hls::stream<Pair>& in, Words& out) {\n"
+        "struct Pair { ap_uint<8> a; float b; };\nvoid top(hls::stream<Pair>& in, Words& out) {\n"
         "  out.write(in.read().a);\n}\n",
         5,
         "argument in: a stream of struct Pair at the top",

@@ -147,6 +147,15 @@ class DebugInfo:
         )
         return tuple((channel, width) for channel, width in widths if width)
 
+    def word(self, reference: str) -> str:
+        """The type of the words of a stream, or of an array of streams; "" for anything else."""
+        if self.entry(reference, "name").startswith("stream<"):
+            given = re.findall(r"!\d+", self.node(self.entry(reference, "templateParams")))
+            return self.entry(given[0], "type") if given else ""
+        is_other = self.node(reference).startswith("!DIDerivedType") or "DW_TAG_array_type" in self.node(reference)
+        base = self.entry(reference, "baseType")
+        return self.word(base) if is_other and base else ""
+
     def _flat_bits(self, reference: str) -> int:
         """Bits of a value in a word, as `flat` of ap_axi_sdata.h counts them: all but ap_int and ap_uint as bytes."""
         named = re.fullmatch(r"ap_u?int<(\d+)>", self.entry(reference, "name"))

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from openhls.frontend.types import Type
-from openhls.ir import UNKNOWN, Channels, Field, Location
+from openhls.ir import UNKNOWN, Channels, Field, Life, Location
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,7 @@ class Function:
     layouts: dict[str, tuple[Field, ...]] = field(default_factory=dict)  # of the structs that parameters lead to
     indexed: bool = False  # pointers that move have become indices
     statics: set[str] = field(default_factory=set)  # linker names of those that it or a function it calls uses
+    task: Life | None = None  # it runs beside the top for ever, or while its region runs (frontend/tasks.py)
 
 
 @dataclass

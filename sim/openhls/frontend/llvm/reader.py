@@ -23,6 +23,7 @@ from openhls.frontend.llvm.module import (
     Variable,
 )
 from openhls.frontend.llvm.tokens import Cursor, clean, constant_bytes
+from openhls.frontend.tasks import task_of
 from openhls.frontend.types import Array, Int, Struct, Type, Void
 from openhls.ir import UNKNOWN, Location
 from openhls.names import cpp_name
@@ -154,6 +155,7 @@ class Reader:
         full_name = self._debug.full_name(subprogram)
         cpp_name = re.sub(r"<.*", "", self._debug.entry(subprogram, "name"))
         function = Function(name, cpp_name, full_name, location, result, self._parameters(match.group(2)))
+        function.cpp_name, function.task = task_of(full_name, cpp_name)
         self.module.functions[name] = function
         function.declared_result = self._debug.result(subprogram)
         for parameter, of in self._debug.parameters(subprogram).items():
@@ -164,6 +166,8 @@ class Reader:
                     function.layouts[parameter] = self._debug.numbers(of)
             if channels := self._debug.channels(of):
                 function.channels[parameter] = channels
+            elif (word := self._debug.word(of)) and isinstance(self._debug.type_of(word), Struct):
+                function.layouts[parameter] = self._debug.numbers(word)
         for attribute, parameter in re.findall(
             r"\b(byval|sret)\((?:[^()]|\([^()]*\))*\)[^,]*?%([\w.$-]+)", match.group(2)
         ):

@@ -17,9 +17,7 @@ SEED = 1
 
 ELEMENTS = 256  # behind a pointer, where nothing else is said
 LARGE = {"arithmetic", "lanes", "memory_order", "memory_stages", "scale", "strides", "two_pass", "vectors"}
-SLOW = LARGE | {"fixed", "pieces", "whole_structs"}  # these take three times the others' time
-ELSEWHERE = {"everything", "nests"}  # compared in test_sabotage.py and test_nests.py
-FAST = {path.stem for path in PROGRAMS.glob("*.cpp")} - SLOW - ELSEWHERE
+SLOW = LARGE | {"fixed", "pieces", "whole_structs"}  # the others are compared in tests/openhls/test_programs.py
 
 KERNELS = {
     "page_filter": (
@@ -110,11 +108,6 @@ def check(name: str, out: Path) -> None:
     _, found = compared(PROGRAMS / f"{name}.cpp", name, out, CHOICES.get(name, ()), 30)
     assert found.problem == ""
     assert found.free.words > 0
-
-
-@pytest.mark.parametrize("name", sorted(FAST))
-def test_a_program_is_the_same_in_hardware(name: str, tools: None, tmp_path: Path) -> None:
-    check(name, tmp_path)
 
 
 @pytest.mark.slow

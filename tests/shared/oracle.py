@@ -13,9 +13,6 @@ from ir_interpreter import initial_state, interpret
 
 from openhls.cosim import ELEMENTS, build_reference, parse_choice
 from openhls.ir import Direction, Program
-from openhls.pipeline import compile_program
-
-PROGRAMS = Path(__file__).parents[1] / "programs"
 
 
 @dataclass
@@ -77,20 +74,19 @@ def read_cases(program: Program, path: Path) -> Iterator[Case]:
         yield Case(seed, given, inputs, outputs, results, buffers)
 
 
-def differences(
+def run_reference(
+    program: Program,
     source: Path,
-    top: str,
     folder: Path,
     *,
-    cases: int = 20,
+    cases: int,
     seed: int = 1,
     choices: tuple[str, ...] = (),
     elements: int = ELEMENTS,
     includes: tuple[Path, ...] = (),
     function: str = "",
-) -> list[str]:
-    """Runs random cases; one line for each case that differs. `elements`: how many each pointer leads to."""
-    program = compile_program(source, top, includes)
+) -> Path:
+    """The record of random cases of the C++. `elements`: how many each pointer leads to."""
     process = program.processes[program.top]
     design = SimpleNamespace(
         process=process,
@@ -102,13 +98,18 @@ def differences(
         queues=program.queues,
         layouts=program.layouts,
         folder=folder,
-        top=top,
+        top=program.top,
     )
     chosen = dict(parse_choice(text) for text in choices)
     sizes = {port.name: elements for port in program.memories}
     reference = build_reference(design, source, function or program.function, includes, chosen, sizes)
     record = folder / "cases.bin"
     subprocess.run([reference, str(cases), str(seed), record], check=True)
+    return record
+
+
+def differences(program: Program, record: Path) -> list[str]:
+    """Runs recorded cases in the interpreter; one line for each case that differs."""
     found = []
     kept = initial_state(program)
     for case in read_cases(program, record):

@@ -19,7 +19,7 @@ from openhls.passes import answers, flatten, forward, look_ahead, queues, second
 from openhls.pipeline import compile_program, write_design
 from openhls.schedule import dependence, schedule
 
-PROGRAMS = Path(__file__).parents[1] / "programs"
+PROGRAMS = Path(__file__).parent / "programs"
 
 Patch = pytest.MonkeyPatch
 Fault = Callable[[Patch], None]
