@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/shapes.hpp"
+#include "halves.hpp"
 
 namespace kvdrive::llama {
 namespace {
@@ -91,7 +92,7 @@ void Attention::check(const ggml_tensor* node, KvCache& cache) {
 bool Attention::run(const ggml_tensor* node, KvCache& cache, int threads) {
   const AttentionNode op(node);
   check(node, cache);
-  forget_old(cache);
+  Seen& seen = seen_of(cache);
   KvCache::Tensor &k = *cache.find(op.k), &v = *cache.find(op.v);
   const std::size_t stream_bytes = k.row_bytes() * cache.cells();
   const auto first_stream = static_cast<std::uint32_t>(
@@ -101,25 +102,23 @@ bool Attention::run(const ggml_tensor* node, KvCache& cache, int threads) {
     cache.complete(k, first_stream + stream);
     cache.complete(v, first_stream + stream);
   }
-  if (run_in_drive(op, cache, first_stream)) return true;
-  for (std::uint32_t stream = 0; stream < op.streams; ++stream) run_in_host(op, cache, first_stream, stream, threads);
+  if (run_in_drive(op, cache, first_stream, seen)) return true;
+  for (std::uint32_t stream = 0; stream < op.streams; ++stream) run_in_host(op, cache, first_stream, stream, seen, threads);
   return false;
 }
 
-void Attention::forget_old(const KvCache& cache) {
-  if (cache_ == &cache && epoch_ == cache.epoch()) return;
-  visible_.clear();
-  rows_.clear();
-  cache_ = &cache;
-  epoch_ = cache.epoch();
+Attention::Seen& Attention::seen_of(const KvCache& cache) {
+  Seen& seen = seen_[&cache];
+  if (seen.epoch != cache.epoch()) seen = {.epoch = cache.epoch()};
+  return seen;
 }
 
 const Attention::Visible* Attention::visible(const AttentionNode& op, const CellLog& log, std::uint32_t stream,
-                                             std::uint32_t query) {
+                                             std::uint32_t query, Seen& seen) {
   const std::uint16_t* mask = op.mask_row(stream, query);
   const auto key = std::make_pair(static_cast<const void*>(mask), stream);
-  const auto found = visible_.find(key);
-  if (found != visible_.end()) return &found->second;
+  const auto found = seen.visible.find(key);
+  if (found != seen.visible.end()) return &found->second;
   Visible result;
   std::vector<std::byte> bitmap((log.tokens() + kBeatBits - 1) / kBeatBits * abi::kBeatBytes);
   for (std::uint32_t cell = 0; cell < op.cells; ++cell) {
@@ -135,10 +134,10 @@ const Attention::Visible* Attention::visible(const AttentionNode& op, const Cell
     bitmap.resize((result.tokens + kBeatBits - 1) / kBeatBits * abi::kBeatBytes);
     result.bitmap = std::move(bitmap);
   }
-  return &visible_.emplace(key, std::move(result)).first->second;
+  return &seen.visible.emplace(key, std::move(result)).first->second;
 }
 
-bool Attention::run_in_drive(const AttentionNode& op, KvCache& cache, std::uint32_t first_stream) {
+bool Attention::run_in_drive(const AttentionNode& op, KvCache& cache, std::uint32_t first_stream, Seen& seen) {
   if (op.queries > kMostDriveQueries || op.sinks != nullptr || op.mask == nullptr || op.max_bias != 0 ||
       op.soft_cap != 0 || op.k_dim != op.v_dim || !serves_group(op.group)) {
     return false;
@@ -146,10 +145,10 @@ bool Attention::run_in_drive(const AttentionNode& op, KvCache& cache, std::uint3
   std::vector<Query> queries;
   for (std::uint32_t stream = 0; stream < op.streams; ++stream) {
     for (std::uint32_t number = 0; number < op.queries; ++number) {
-      const Visible* seen = visible(op, cache.log(first_stream + stream), stream, number);
-      if (seen == nullptr) return false;
+      const Visible* tokens = visible(op, cache.log(first_stream + stream), stream, number, seen);
+      if (tokens == nullptr) return false;
       float* out = op.out(stream, number);
-      if (seen->count == 0) {
+      if (tokens->count == 0) {
         std::fill_n(out, std::size_t{op.heads} * op.v_dim, 0.0F);
         continue;
       }
@@ -158,14 +157,13 @@ bool Attention::run_in_drive(const AttentionNode& op, KvCache& cache, std::uint3
                   .heads = op.kv_heads,
                   .group = op.group,
                   .dim = op.k_dim,
-                  .tokens = seen->tokens,
-                  .valid = seen->bitmap,
+                  .tokens = tokens->tokens,
+                  .valid = tokens->bitmap,
                   .scale = op.scale,
                   .q = std::vector<std::uint16_t>(std::size_t{op.heads} * op.k_dim),
                   .out = out};
       for (std::uint32_t head = 0; head < op.heads; ++head) {
-        ggml().ggml_fp32_to_fp16_row(op.query(stream, number, head), query.q.data() + std::size_t{head} * op.k_dim,
-                                     op.k_dim);
+        to_halves(op.query(stream, number, head), op.k_dim, query.q.data() + std::size_t{head} * op.k_dim);
       }
       if (!finite(query.q)) return false;
       queries.push_back(std::move(query));
@@ -176,11 +174,11 @@ bool Attention::run_in_drive(const AttentionNode& op, KvCache& cache, std::uint3
 }
 
 const Attention::Rows& Attention::rows(const AttentionNode& op, const KvCache& cache, std::uint32_t first_stream,
-                                       std::uint32_t stream) {
+                                       std::uint32_t stream, Seen& seen) {
   const auto key = std::make_pair(static_cast<const void*>(op.mask == nullptr ? nullptr : op.mask->data), stream);
-  const auto found = rows_.find(key);
-  if (found != rows_.end()) return found->second;
-  return rows_.emplace(key, choose_rows(op, cache.log(first_stream + stream), stream)).first->second;
+  const auto found = seen.rows.find(key);
+  if (found != seen.rows.end()) return found->second;
+  return seen.rows.emplace(key, choose_rows(op, cache.log(first_stream + stream), stream)).first->second;
 }
 
 Attention::Rows Attention::choose_rows(const AttentionNode& op, const CellLog& log, std::uint32_t stream) {
@@ -246,9 +244,9 @@ void Attention::read_rows(const KvCache& cache, const KvCache::Tensor& tensor, s
 }
 
 void Attention::run_in_host(const AttentionNode& op, KvCache& cache, std::uint32_t first_stream, std::uint32_t stream,
-                            int threads) {
+                            Seen& seen, int threads) {
   const std::uint32_t cache_stream = first_stream + stream;
-  const Rows& chosen = rows(op, cache, first_stream, stream);
+  const Rows& chosen = rows(op, cache, first_stream, stream, seen);
   if (chosen.count == 0) {
     std::fill_n(op.out(stream, 0), std::size_t{op.queries} * op.heads * op.v_dim, 0.0F);
     return;

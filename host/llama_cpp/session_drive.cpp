@@ -141,18 +141,17 @@ void SessionDrive::remove(const Session& session) {
 void SessionDrive::append(Session& session, const LayerRows& rows, std::uint32_t first, std::uint32_t tokens,
                           std::span<const std::uint16_t> halves) {
   const std::uint32_t row_bytes = row_bytes_of(format_, rows.dim);
-  std::vector<std::byte> data;
+  std::vector<std::byte> encoded;
   for (std::uint32_t done = 0; done < tokens;) {
     const std::uint32_t part = std::min(tokens - done, kMostAppended);
-    data.resize(std::size_t{rows.heads} * part * row_bytes);
-    for (std::uint32_t head = 0; head < rows.heads; ++head) {
-      const std::uint16_t* from = halves.data() + (std::size_t{head} * tokens + done) * rows.dim;
-      std::byte* to = data.data() + std::size_t{head} * part * row_bytes;
-      if (format_ == nvme::kBinary16) {
-        std::memcpy(to, from, std::size_t{part} * row_bytes);
-      } else {
-        encode_rows(format_, rows.dim, from, part, to);
+    std::span<const std::byte> data = std::as_bytes(halves);
+    if (format_ != nvme::kBinary16 || part < tokens) {
+      encoded.resize(std::size_t{rows.heads} * part * row_bytes);
+      for (std::uint32_t head = 0; head < rows.heads; ++head) {
+        const std::uint16_t* from = halves.data() + (std::size_t{head} * tokens + done) * rows.dim;
+        encode_rows(format_, rows.dim, from, part, encoded.data() + std::size_t{head} * part * row_bytes);
       }
+      data = encoded;
     }
     abi::KvAppend command{};
     command.opcode = abi::kKvAppend;
