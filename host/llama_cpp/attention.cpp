@@ -103,7 +103,8 @@ bool Attention::run(const ggml_tensor* node, KvCache& cache, int threads) {
     cache.complete(v, first_stream + stream);
   }
   if (run_in_drive(op, cache, first_stream, seen)) return true;
-  for (std::uint32_t stream = 0; stream < op.streams; ++stream) run_in_host(op, cache, first_stream, stream, seen, threads);
+  for (std::uint32_t stream = 0; stream < op.streams; ++stream)
+    run_in_host(op, cache, first_stream, stream, seen, threads);
   return false;
 }
 
@@ -173,8 +174,8 @@ bool Attention::run_in_drive(const AttentionNode& op, KvCache& cache, std::uint3
   return true;
 }
 
-const Attention::Rows& Attention::rows(const AttentionNode& op, const KvCache& cache, std::uint32_t first_stream,
-                                       std::uint32_t stream, Seen& seen) {
+Attention::Rows& Attention::rows(const AttentionNode& op, const KvCache& cache, std::uint32_t first_stream,
+                                 std::uint32_t stream, Seen& seen) {
   const auto key = std::make_pair(static_cast<const void*>(op.mask == nullptr ? nullptr : op.mask->data), stream);
   const auto found = seen.rows.find(key);
   if (found != seen.rows.end()) return found->second;
@@ -243,10 +244,39 @@ void Attention::read_rows(const KvCache& cache, const KvCache::Tensor& tensor, s
   }
 }
 
+bool Attention::in_blocks(const AttentionNode& op) {
+  return op.sinks == nullptr && op.max_bias == 0 && op.soft_cap == 0 && op.k_dim % 8 == 0 && op.v_dim % 8 == 0;
+}
+
+void Attention::run_in_blocks(const AttentionNode& op, std::uint32_t stream, Rows& rows, std::uint32_t first_head,
+                              std::uint32_t heads, int threads) {
+  if (op.mask != nullptr && !rows.tiles) {
+    const std::uint16_t* const mask = rows.by_cell ? op.mask_row(stream, 0) : rows.mask.data();
+    rows.tiles.emplace(mask, rows.by_cell ? op.mask->nb[1] / sizeof *mask : rows.count, op.queries, rows.count);
+  }
+  const std::uint32_t first = first_head * op.group;
+  prompts_.run({.queries = op.queries,
+                .heads = heads,
+                .group = op.group,
+                .rows = rows.count,
+                .k_dim = op.k_dim,
+                .v_dim = op.v_dim,
+                .scale = op.scale,
+                .q = op.query(stream, 0, first),
+                .q_query = op.q->nb[1] / sizeof(float),
+                .q_head = op.q->nb[2] / sizeof(float),
+                .k = k_.data(),
+                .v = v_.data(),
+                .mask = rows.tiles ? &*rows.tiles : nullptr,
+                .out = op.out(stream, 0) + std::size_t{first} * op.v_dim,
+                .out_query = op.node->nb[2] / sizeof(float)},
+               threads);
+}
+
 void Attention::run_in_host(const AttentionNode& op, KvCache& cache, std::uint32_t first_stream, std::uint32_t stream,
                             Seen& seen, int threads) {
   const std::uint32_t cache_stream = first_stream + stream;
-  const Rows& chosen = rows(op, cache, first_stream, stream, seen);
+  Rows& chosen = rows(op, cache, first_stream, stream, seen);
   if (chosen.count == 0) {
     std::fill_n(op.out(stream, 0), std::size_t{op.queries} * op.heads * op.v_dim, 0.0F);
     return;
@@ -258,6 +288,11 @@ void Attention::run_in_host(const AttentionNode& op, KvCache& cache, std::uint32
     const auto heads = static_cast<std::uint32_t>(std::min<std::size_t>(fitting, op.kv_heads - first));
     read_rows(cache, *cache.find(op.k), cache_stream, chosen, first, heads, k_);
     read_rows(cache, *cache.find(op.v), cache_stream, chosen, first, heads, v_);
+    if (in_blocks(op)) {
+      run_in_blocks(op, stream, chosen, first, heads, threads);
+      first += heads;
+      continue;
+    }
     const bool whole = heads == op.kv_heads;
     const std::size_t part = std::size_t{heads} * op.group * op.v_dim;  // numbers of a query
     if (!whole) out_.resize(op.queries * part);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversion of binary32 to binary16, to nearest and ties to even, as ggml's. ggml's own function for other libraries
-// converts one number at a time.
+// Conversions between binary32 and binary16, to nearest and ties to even, as ggml's. They use the processor's own
+// instructions where it has them. ggml's functions for other libraries convert one number at a time.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace kvdrive::llama {
 
-// Converts `count` numbers with the processor's own instructions, where it has them.
 void to_halves(const float* numbers, std::size_t count, std::uint16_t* halves);
+void to_singles(const std::uint16_t* halves, std::size_t count, float* numbers);
 
 }  // namespace kvdrive::llama
