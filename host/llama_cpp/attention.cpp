@@ -8,6 +8,7 @@
 
 #include "engine/shapes.hpp"
 #include "halves.hpp"
+#include "plugin.hpp"
 
 namespace kvdrive::llama {
 namespace {
@@ -143,6 +144,8 @@ bool Attention::run_in_drive(const AttentionNode& op, KvCache& cache, std::uint3
       op.soft_cap != 0 || op.k_dim != op.v_dim || !serves_group(op.group)) {
     return false;
   }
+  // A cache of windows is shorter than the other one, and a window is read whole.
+  const bool chooses = cache.cells() == Plugin::get().most_cells();
   std::vector<Query> queries;
   for (std::uint32_t stream = 0; stream < op.streams; ++stream) {
     for (std::uint32_t number = 0; number < op.queries; ++number) {
@@ -161,6 +164,7 @@ bool Attention::run_in_drive(const AttentionNode& op, KvCache& cache, std::uint3
                   .tokens = tokens->tokens,
                   .valid = tokens->bitmap,
                   .scale = op.scale,
+                  .choice = chooses ? drive_.policy().choice(tokens->tokens) : UnitChoice{},
                   .q = std::vector<std::uint16_t>(std::size_t{op.heads} * op.k_dim),
                   .out = out};
       for (std::uint32_t head = 0; head < op.heads; ++head) {

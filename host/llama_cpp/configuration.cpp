@@ -72,6 +72,60 @@ RowFormat format_of(const std::string& text) {
   throw std::runtime_error("KVDRIVE_FORMAT=" + text + " is no format: use f16, int8 or int4");
 }
 
+// A number from 0 to 1 as a fraction, written as 1/8 or 0.125.
+struct Fraction {
+  std::uint64_t numerator = 0, denominator = 1;
+};
+std::optional<Fraction> fraction_of(const std::string& text) {
+  constexpr std::uint64_t kMost = 1'000'000;
+  Fraction found;
+  const std::size_t slash = text.find('/'), point = text.find('.');
+  if (slash != std::string::npos) {
+    const auto above = whole_number(text.substr(0, slash)), below = whole_number(text.substr(slash + 1));
+    if (!above || !below) return std::nullopt;
+    found = {*above, *below};
+  } else {
+    const std::string decimals = point == std::string::npos ? "" : text.substr(point + 1);
+    const auto digits = whole_number(text.substr(0, std::min(point, text.size())) + decimals);
+    if (!digits || decimals.size() > 6) return std::nullopt;
+    found.numerator = *digits;
+    for (std::size_t i = 0; i < decimals.size(); ++i) found.denominator *= 10;
+  }
+  if (found.denominator == 0 || found.denominator > kMost || found.numerator > found.denominator) return std::nullopt;
+  return found;
+}
+
+// `value`: of a variable, or what is given for one that is not set.
+template <typename Value>
+Policy policy_of(const Value& value) {
+  constexpr std::uint64_t kLimitOne = 1 << 16;
+  const std::string name = value("KVDRIVE_ATTENTION", "exact");
+  const std::string ratio = value("KVDRIVE_RATIO", ""), unread = value("KVDRIVE_UNREAD", "");
+  if (name == "exact") {
+    if (!ratio.empty() || !unread.empty()) {
+      throw std::runtime_error(
+          "exact attention reads everything: set KVDRIVE_ATTENTION=groups, or leave KVDRIVE_RATIO "
+          "and KVDRIVE_UNREAD out");
+    }
+    return {};
+  }
+  if (name != "groups") throw std::runtime_error("KVDRIVE_ATTENTION=" + name + " is no policy: use exact or groups");
+  const auto share = fraction_of(ratio);
+  if (!share || share->numerator == 0) {
+    throw std::runtime_error("KVDRIVE_RATIO=" + ratio + " is no share in (0, 1]: write it as 1/8 or 0.125");
+  }
+  const auto limit = fraction_of(unread.empty() ? "0" : unread);
+  if (!limit || limit->numerator == limit->denominator) {
+    throw std::runtime_error("KVDRIVE_UNREAD=" + unread + " is no share in [0, 1): write it as 0.01");
+  }
+  Policy policy{.groups = true, .numerator = share->numerator, .denominator = share->denominator};
+  if (limit->numerator > 0) {
+    const std::uint64_t rounded = (2 * limit->numerator * kLimitOne + limit->denominator) / (2 * limit->denominator);
+    policy.limit = static_cast<std::uint16_t>(std::clamp<std::uint64_t>(rounded, 1, kLimitOne - 1));
+  }
+  return policy;
+}
+
 int threads_of(const std::string& text) {
   const auto number = whole_number(text);
   if (!number || *number < 1 || *number > 256) {
@@ -90,6 +144,7 @@ Configuration read_configuration(const Lookup& lookup) {
   Configuration configuration;
   configuration.drive = drive_of(lookup("KVDRIVE_DRIVE"));
   configuration.format = format_of(value("KVDRIVE_FORMAT", "f16"));
+  configuration.policy = policy_of(value);
   configuration.capacity_bytes = bytes_of("KVDRIVE_CAPACITY", value("KVDRIVE_CAPACITY", kDefaultCapacity));
   if (configuration.capacity_bytes < kLeastCapacity) {
     throw std::runtime_error("KVDRIVE_CAPACITY is less than 4M, too little for any model");

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "crc32c.hpp"
+#include "halves.hpp"
 
 namespace kvdrive::llama {
 namespace {
@@ -65,7 +66,22 @@ std::size_t records_bytes(const Query& query) {
   return query.heads * records * sizeof(abi::AttentionResult);
 }
 
-std::size_t out_bytes(const Query& query) { return sizeof(float) * query.heads * query.group * query.dim; }
+std::size_t out_numbers(const Query& query) { return std::size_t{query.heads} * query.group * query.dim; }
+
+// Results over chosen units are binary16, others binary32.
+std::size_t out_bytes(const Query& query) {
+  return out_numbers(query) * (query.choice.chooses() ? sizeof(std::uint16_t) : sizeof(float));
+}
+
+void read_out(const Query& query, const std::byte* from) {
+  if (!query.choice.chooses()) {
+    std::memcpy(query.out, from, out_bytes(query));
+    return;
+  }
+  std::vector<std::uint16_t> halves(out_numbers(query));
+  std::memcpy(halves.data(), from, out_bytes(query));
+  to_singles(halves.data(), halves.size(), query.out);
+}
 
 void write_query(const Query& query, std::byte* row_at, std::byte* data_at) {
   nvme::AttnRow row{};
@@ -74,7 +90,10 @@ void write_query(const Query& query, std::byte* row_at, std::byte* data_at) {
   row.layer = query.layer;
   row.data_bytes = static_cast<std::uint32_t>(query_bytes(query));
   row.tokens = query.tokens;
-  row.mode = abi::kPartial;  // its results are binary32
+  row.mode = query.choice.chooses() ? abi::kGroups : abi::kPartial;
+  row.r = query.choice.unit;
+  row.k_top = query.choice.units;
+  row.local = query.choice.limit;
   row.group = static_cast<std::uint8_t>(query.group);
   row.has_valid = query.valid.empty() ? 0 : 1;
   const float scale = query.scale * kLog2E;
@@ -89,6 +108,7 @@ void write_query(const Query& query, std::byte* row_at, std::byte* data_at) {
 
 SessionDrive::SessionDrive(const Configuration& configuration)
     : format_(configuration.format),
+      policy_(configuration.policy),
       drive_(configuration.drive, make_fast_engine(configuration.threads), options_of(configuration)) {
   remove_leftovers();
 }
@@ -164,6 +184,7 @@ void SessionDrive::append(Session& session, const LayerRows& rows, std::uint32_t
     command.kind = rows.kind;
     command.type = static_cast<std::uint8_t>(format_);
     command.row_bytes = row_bytes;
+    if (policy_.groups) command.options = abi::kAppendGroups;
     command.sequence = session.appends;
     command.crc32c = crc32c(data);
     execute(&command, data, "store K and V");
@@ -247,6 +268,7 @@ void SessionDrive::attend_together(std::span<const Query> queries) {
   command.rows = static_cast<std::uint32_t>(queries.size());
   command.data_bytes = static_cast<std::uint32_t>(bytes);
   command.crc32c = crc32c(data);
+  const std::uint64_t before = bytes_read();
   const nvme::Reply submitted = execute(&command, data, "attend");
   abi::AttnFetch fetch{};
   fetch.opcode = abi::kAttnFetch;
@@ -259,10 +281,43 @@ void SessionDrive::attend_together(std::span<const Query> queries) {
     const auto result = nvme::read_as<nvme::AttnRowResult>(reply.data, row * sizeof(nvme::AttnRowResult));
     if (result.status != abi::kSuccess) refuse("attend", static_cast<nvme::Status>(result.status), "");
     from += records_bytes(queries[row]);
-    std::memcpy(queries[row].out, reply.data.data() + from, out_bytes(queries[row]));
+    read_out(queries[row], reply.data.data() + from);
     from += out_bytes(queries[row]);
   }
   counters_.queries += queries.size();
+  note_shares(queries, std::span(reply.data).subspan(queries.size() * sizeof(nvme::AttnRowResult)),
+              bytes_read() - before);
+}
+
+std::uint64_t SessionDrive::bytes_read() const {
+  const DriveStats stats = drive_.stats();
+  return stats.pages_read * abi::kPageBytes + stats.staged_bytes_read;
+}
+
+void SessionDrive::note_shares(std::span<const Query> queries, std::span<const std::byte> results, std::uint64_t read) {
+  const std::lock_guard lock(shares_mutex_);
+  shares_.read_bytes += read;
+  std::size_t at = 0;
+  for (const Query& query : queries) {
+    shares_.all_bytes += std::uint64_t{2} * query.heads * query.tokens * row_bytes_of(format_, query.dim);
+    const std::size_t records = records_bytes(query) / query.heads / sizeof(abi::AttentionResult);
+    for (std::uint32_t head = 0; query.choice.chooses() && head < query.heads * query.group; ++head) {
+      const std::uint32_t in_group = head % query.group;
+      const std::size_t record = head / query.group * records + in_group / abi::kMaxGroup;
+      const auto result = nvme::read_as<abi::AttentionResult>(results, at + record * sizeof(abi::AttentionResult));
+      float unread = 0;
+      std::memcpy(&unread, &result.alpha[in_group % abi::kMaxGroup], sizeof unread);
+      shares_.unread += unread;
+      shares_.most_unread = std::max(shares_.most_unread, double{unread});
+      ++shares_.queries;
+    }
+    at += records_bytes(query) + out_bytes(query);
+  }
+}
+
+Shares SessionDrive::shares() const {
+  const std::lock_guard lock(shares_mutex_);
+  return shares_;
 }
 
 std::uint64_t SessionDrive::free_bytes() const { return drive_.flash_stats().groups_available * abi::kPageBytes; }
@@ -311,6 +366,11 @@ std::string SessionDrive::statistics() const {
   add("trims", counters_.trims);
   add("forks", counters_.forks);
   add("queries", counters_.queries);
+  const Shares shares = this->shares();
+  add("attention_bytes", shares.all_bytes);
+  add("attention_bytes_read", shares.read_bytes);
+  add("unread_per_million", static_cast<std::uint64_t>(1e6 * shares.unread_share()));
+  add("most_unread_per_million", static_cast<std::uint64_t>(1e6 * shares.most_unread));
   add("commands", drive.commands);
   add("failed_commands", drive.failed_commands);
   add("pages_read", drive.pages_read);

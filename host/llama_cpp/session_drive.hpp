@@ -5,6 +5,7 @@
 // names them, so that the next process removes what a killed one left.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -42,8 +43,20 @@ struct Query {
   std::uint32_t tokens = 0;                     // the first ones of the session
   std::span<const std::byte> valid{};           // bitmap of these tokens in whole beats; empty: all
   float scale = 1;
+  UnitChoice choice{};
   std::vector<std::uint16_t> q;  // [heads][group][dim] binary16
   float* out = nullptr;          // [heads][group][dim]
+};
+
+// What attention left out, since the drive was opened.
+struct Shares {
+  std::uint64_t all_bytes = 0,
+                read_bytes = 0;        // K and V of the queries' tokens; what was read of them and of the index
+  std::uint64_t queries = 0;           // query heads for which units were chosen
+  double unread = 0, most_unread = 0;  // sum and maximum of their shares of the softmax, as the index estimates
+
+  double read_share() const { return static_cast<double>(read_bytes) / static_cast<double>(std::max(all_bytes, 1UL)); }
+  double unread_share() const { return unread / static_cast<double>(std::max(queries, 1UL)); }
 };
 
 // Counters since the drive was opened.
@@ -85,20 +98,27 @@ class SessionDrive {
   std::uint64_t capacity_bytes() const { return drive_.layout().capacity_units * abi::kPageBytes; }
   std::uint64_t free_bytes() const;
   const DriveCounters& counters() const { return counters_; }
+  const Policy& policy() const { return policy_; }
+  Shares shares() const;
   // All counters as JSON.
   std::string statistics() const;
 
  private:
   nvme::Reply execute(const void* command, std::span<const std::byte> data, const char* what);
   void attend_together(std::span<const Query> queries);
+  std::uint64_t bytes_read() const;
+  void note_shares(std::span<const Query> queries, std::span<const std::byte> results, std::uint64_t read);
   void remove_leftovers();
   void store_list();
 
   RowFormat format_;
+  Policy policy_;
   Drive drive_;
   DriveCounters counters_;
   std::mutex mutex_;  // of the list
   std::set<std::uint32_t> sessions_;
+  mutable std::mutex shares_mutex_;
+  Shares shares_;
 };
 
 }  // namespace kvdrive::llama
