@@ -49,20 +49,44 @@ std::uint64_t bytes_of(const char* name, const std::string& text) {
   return *number << shift;
 }
 
+constexpr std::string_view kSocket = ".sock";  // the end of a socket's name
+
 std::filesystem::path drive_of(const char* text) {
   if (text == nullptr || *text == '\0') throw std::runtime_error("set KVDRIVE_DRIVE to the drive's file");
   const std::string name = text;
-  if (name.find("://") != std::string::npos || name.ends_with(".sock")) {
+  if (name.find("://") != std::string::npos || name.starts_with("nvme:")) {
     throw std::runtime_error("KVDRIVE_DRIVE=" + name +
-                             " is a remote drive, which llama.cpp cannot use yet: name a file");
+                             " is a drive elsewhere, which llama.cpp cannot use yet: name a file, or the socket of "
+                             "`kvdrive drive serve FILE --socket PATH.sock`");
+  }
+  if (name.find(',') != std::string::npos) {
+    throw std::runtime_error("KVDRIVE_DRIVE=" + name +
+                             " names several drives, which llama.cpp cannot use yet: name one, without a comma");
   }
   const std::filesystem::path path = name;
-  const auto folder = std::filesystem::absolute(path).parent_path();
   std::error_code ignored;
+  if (name.ends_with(kSocket)) {
+    if (!std::filesystem::is_socket(path, ignored)) {
+      throw std::runtime_error("no drive is served at KVDRIVE_DRIVE=" + name +
+                               ": start `kvdrive drive serve FILE --socket " + name + "`");
+    }
+    return path;
+  }
+  const auto folder = std::filesystem::absolute(path).parent_path();
   if (!std::filesystem::is_directory(folder, ignored)) {
     throw std::runtime_error("KVDRIVE_DRIVE=" + name + " lies in no folder that exists: make " + folder.string());
   }
   return path;
+}
+
+// Throws for what the server of a drive decides.
+void check_served(const Lookup& lookup) {
+  for (const char* name : {"KVDRIVE_CAPACITY", "KVDRIVE_CACHE", "KVDRIVE_THREADS"}) {
+    const char* text = lookup(name);
+    if (text != nullptr && *text != '\0') {
+      throw std::runtime_error(std::string(name) + " is decided where the drive is served: leave it out here");
+    }
+  }
 }
 
 RowFormat format_of(const std::string& text) {
@@ -143,6 +167,8 @@ Configuration read_configuration(const Lookup& lookup) {
   };
   Configuration configuration;
   configuration.drive = drive_of(lookup("KVDRIVE_DRIVE"));
+  configuration.served = configuration.drive.string().ends_with(kSocket);
+  if (configuration.served) check_served(lookup);
   configuration.format = format_of(value("KVDRIVE_FORMAT", "f16"));
   configuration.policy = policy_of(value);
   configuration.capacity_bytes = bytes_of("KVDRIVE_CAPACITY", value("KVDRIVE_CAPACITY", kDefaultCapacity));

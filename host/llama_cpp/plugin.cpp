@@ -15,13 +15,16 @@ namespace {
 constexpr std::uint64_t kFitMargin = std::uint64_t{2} << 30;
 
 void report_shares(const Shares& shares) {
-  if (shares.all_bytes == 0) return;
   char text[160];
-  std::snprintf(text, sizeof text,
-                "steps read %.1f %% of K and V, the index counted, and left %.2f %% of the softmax unread on average, "
-                "%.2f %% at most",
-                100 * shares.read_share(), 100 * shares.unread_share(), 100 * shares.most_unread);
-  report(text);
+  if (shares.read_bytes > 0) {
+    std::snprintf(text, sizeof text, "steps read %.1f %% of K and V, the index counted", 100 * shares.read_share());
+    report(text);
+  }
+  if (shares.queries > 0) {
+    std::snprintf(text, sizeof text, "steps left %.2f %% of the softmax unread on average, %.2f %% at most",
+                  100 * shares.unread_share(), 100 * shares.most_unread);
+    report(text);
+  }
 }
 
 }  // namespace

@@ -12,22 +12,11 @@
 namespace kvdrive::llama {
 namespace {
 
-constexpr std::uint64_t kStagedBytes = std::uint64_t{1} << 30;  // the most rows that wait in memory for whole groups
-constexpr std::uint64_t kRunGroups = 16;  // groups of a head that are written together: 64 KiB, which disks read fast
 constexpr std::uint32_t kMostAppended = 32768;  // tokens of an append, whose number has 16 bits
+constexpr std::uint64_t kMostMoved = 1 << 20;   // bytes of rows that a command moves, where that is more than a row
 constexpr float kLog2E = 1.44269504F;
 constexpr const char kListKey[] = "llama.cpp";  // of the value that lists the plugin's sessions
 constexpr std::size_t kMostListed = 65536;
-
-VolumeOptions options_of(const Configuration& configuration) {
-  VolumeOptions options;
-  options.capacity_bytes = configuration.capacity_bytes;
-  options.preset = std::filesystem::exists(configuration.drive) ? "" : "plain";
-  options.cache_bytes = configuration.cache_bytes;
-  options.run_groups = kRunGroups;
-  options.staged_bytes = kStagedBytes;
-  return options;
-}
 
 std::string reason_of(nvme::Status status, const std::string& failure) {
   switch (status) {
@@ -55,6 +44,10 @@ void set_key(Command& command) {
   command.key_bytes = sizeof kListKey - 1;
   std::memcpy(command.key_low, kListKey, sizeof command.key_low);
   std::memcpy(command.key_high, kListKey + sizeof command.key_low, sizeof kListKey - 1 - sizeof command.key_low);
+}
+
+std::uint32_t tokens_together(std::uint32_t token_bytes) {
+  return static_cast<std::uint32_t>(std::max<std::uint64_t>(1, kMostMoved / token_bytes));
 }
 
 std::size_t query_bytes(const Query& query) {
@@ -107,10 +100,8 @@ void write_query(const Query& query, std::byte* row_at, std::byte* data_at) {
 }  // namespace
 
 SessionDrive::SessionDrive(const Configuration& configuration)
-    : format_(configuration.format),
-      policy_(configuration.policy),
-      drive_(configuration.drive, make_fast_engine(configuration.threads), options_of(configuration)) {
-  remove_leftovers();
+    : format_(configuration.format), policy_(configuration.policy), drive_(open_drive(configuration)) {
+  if (drive_->exclusive()) remove_leftovers();
 }
 
 SessionDrive::~SessionDrive() {
@@ -121,19 +112,20 @@ SessionDrive::~SessionDrive() {
   }
 }
 
-nvme::Reply SessionDrive::execute(const void* command, std::span<const std::byte> data, const char* what) {
+nvme::Reply SessionDrive::execute(const void* command, std::span<const std::byte> data, std::uint64_t room,
+                                  const char* what) {
   abi::Sqe entry;
   std::memcpy(&entry, command, sizeof entry);
-  nvme::Reply reply = drive_.execute({.command = entry, .data = {.in = data, .room = UINT64_MAX}});
+  nvme::Reply reply = drive_->execute(entry, data, room);
   if (reply.status != abi::kSuccess) {
-    refuse(what, reply.status, reply.status == abi::kInternalError ? drive_.failure() : "");
+    refuse(what, reply.status, reply.status == abi::kInternalError ? drive_->failure() : "");
   }
   return reply;
 }
 
 Session SessionDrive::open() {
   const std::lock_guard lock(mutex_);
-  const auto taken = drive_.sessions();
+  const auto taken = drive_->sessions();
   std::random_device random;  // other programs may use the drive later: small numbers are theirs
   std::uint32_t number = 0;
   do {
@@ -152,7 +144,7 @@ void SessionDrive::remove(const Session& session) {
   command.session = session.number;
   abi::Sqe entry;
   std::memcpy(&entry, &command, sizeof entry);
-  const nvme::Reply reply = drive_.execute({.command = entry});
+  const nvme::Reply reply = drive_->execute(entry, {}, 0);
   if (reply.status != abi::kSuccess && reply.status != abi::kUnknownSession) refuse("remove rows", reply.status, "");
   const std::lock_guard lock(mutex_);
   if (sessions_.erase(session.number) != 0) store_list();
@@ -163,7 +155,7 @@ void SessionDrive::append(Session& session, const LayerRows& rows, std::uint32_t
   const std::uint32_t row_bytes = row_bytes_of(format_, rows.dim);
   std::vector<std::byte> encoded;
   for (std::uint32_t done = 0; done < tokens;) {
-    const std::uint32_t part = std::min(tokens - done, kMostAppended);
+    const std::uint32_t part = std::min({tokens - done, kMostAppended, tokens_together(rows.heads * row_bytes)});
     std::span<const std::byte> data = std::as_bytes(halves);
     if (format_ != nvme::kBinary16 || part < tokens) {
       encoded.resize(std::size_t{rows.heads} * part * row_bytes);
@@ -187,7 +179,7 @@ void SessionDrive::append(Session& session, const LayerRows& rows, std::uint32_t
     if (policy_.groups) command.options = abi::kAppendGroups;
     command.sequence = session.appends;
     command.crc32c = crc32c(data);
-    execute(&command, data, "store K and V");
+    execute(&command, data, 0, "store K and V");
     ++session.appends;
     ++counters_.appends;
     counters_.appended_rows += part;
@@ -197,6 +189,19 @@ void SessionDrive::append(Session& session, const LayerRows& rows, std::uint32_t
 
 void SessionDrive::read(const Session& session, const LayerRows& rows, std::uint32_t first_head, std::uint32_t heads,
                         std::uint32_t first, std::uint32_t tokens, std::uint16_t* out) {
+  const std::uint32_t together = tokens_together(heads * row_bytes_of(format_, rows.dim));
+  if (tokens <= together) return read_together(session, rows, first_head, heads, first, tokens, out);
+  for (std::uint32_t head = 0; head < heads; ++head) {
+    const std::uint32_t of_head = tokens_together(row_bytes_of(format_, rows.dim));
+    for (std::uint32_t done = 0; done < tokens; done += of_head) {
+      read_together(session, rows, first_head + head, 1, first + done, std::min(of_head, tokens - done),
+                    out + (std::size_t{head} * tokens + done) * rows.dim);
+    }
+  }
+}
+
+void SessionDrive::read_together(const Session& session, const LayerRows& rows, std::uint32_t first_head,
+                                 std::uint32_t heads, std::uint32_t first, std::uint32_t tokens, std::uint16_t* out) {
   nvme::KvRead command{};
   command.opcode = abi::kKvRead;
   command.nsid = abi::kNvm;
@@ -208,7 +213,7 @@ void SessionDrive::read(const Session& session, const LayerRows& rows, std::uint
   command.tokens = tokens;
   command.row_bytes = row_bytes_of(format_, rows.dim);
   command.kind = rows.kind;
-  const nvme::Reply reply = execute(&command, {}, "read K and V");
+  const nvme::Reply reply = execute(&command, {}, std::uint64_t{heads} * tokens * command.row_bytes, "read K and V");
   if (format_ == nvme::kBinary16) {
     std::memcpy(out, reply.data.data(), reply.data.size());
   } else {
@@ -224,7 +229,7 @@ void SessionDrive::trim(const Session& session, std::uint32_t from) {
   command.nsid = abi::kNvm;
   command.session = session.number;
   command.from_token = from;
-  execute(&command, {}, "forget rows");
+  execute(&command, {}, 0, "forget rows");
   ++counters_.trims;
 }
 
@@ -236,7 +241,7 @@ Session SessionDrive::fork(const Session& session, std::uint32_t tokens) {
   command.session = session.number;
   command.target = target.number;
   command.tokens = tokens;
-  execute(&command, {}, "copy a sequence");
+  execute(&command, {}, 0, "copy a sequence");
   ++counters_.forks;
   return target;
 }
@@ -268,14 +273,14 @@ void SessionDrive::attend_together(std::span<const Query> queries) {
   command.rows = static_cast<std::uint32_t>(queries.size());
   command.data_bytes = static_cast<std::uint32_t>(bytes);
   command.crc32c = crc32c(data);
-  const std::uint64_t before = bytes_read();
-  const nvme::Reply submitted = execute(&command, data, "attend");
+  const std::uint64_t before = drive_->bytes_read().value_or(0);
+  const nvme::Reply submitted = execute(&command, data, 0, "attend");
   abi::AttnFetch fetch{};
   fetch.opcode = abi::kAttnFetch;
   fetch.nsid = abi::kCp;
   fetch.ticket = static_cast<std::uint32_t>(submitted.result);
   fetch.data_bytes = static_cast<std::uint32_t>(room);
-  const nvme::Reply reply = execute(&fetch, {}, "attend");
+  const nvme::Reply reply = execute(&fetch, {}, room, "attend");
   std::size_t from = queries.size() * sizeof(nvme::AttnRowResult);
   for (std::size_t row = 0; row < queries.size(); ++row) {
     const auto result = nvme::read_as<nvme::AttnRowResult>(reply.data, row * sizeof(nvme::AttnRowResult));
@@ -286,12 +291,7 @@ void SessionDrive::attend_together(std::span<const Query> queries) {
   }
   counters_.queries += queries.size();
   note_shares(queries, std::span(reply.data).subspan(queries.size() * sizeof(nvme::AttnRowResult)),
-              bytes_read() - before);
-}
-
-std::uint64_t SessionDrive::bytes_read() const {
-  const DriveStats stats = drive_.stats();
-  return stats.pages_read * abi::kPageBytes + stats.staged_bytes_read;
+              drive_->bytes_read().value_or(0) - before);
 }
 
 void SessionDrive::note_shares(std::span<const Query> queries, std::span<const std::byte> results, std::uint64_t read) {
@@ -320,7 +320,8 @@ Shares SessionDrive::shares() const {
   return shares_;
 }
 
-std::uint64_t SessionDrive::free_bytes() const { return drive_.flash_stats().groups_available * abi::kPageBytes; }
+std::uint64_t SessionDrive::capacity_bytes() const { return drive_->usage().capacity_bytes; }
+std::uint64_t SessionDrive::free_bytes() const { return drive_->usage().free_bytes; }
 
 void SessionDrive::remove_leftovers() {
   nvme::ValueCommand command{};
@@ -330,9 +331,9 @@ void SessionDrive::remove_leftovers() {
   set_key(command);
   abi::Sqe entry;
   std::memcpy(&entry, &command, sizeof entry);
-  const nvme::Reply reply = drive_.execute({.command = entry, .data = {.in = {}, .room = command.size}});
+  const nvme::Reply reply = drive_->execute(entry, {}, command.size);
   if (reply.status == nvme::kScKeyDoesNotExist) return;
-  if (reply.status != abi::kSuccess) refuse("read the list of llama.cpp's sessions", reply.status, drive_.failure());
+  if (reply.status != abi::kSuccess) refuse("read the list of llama.cpp's sessions", reply.status, drive_->failure());
   for (std::size_t at = 0; at + sizeof(std::uint32_t) <= reply.data.size(); at += sizeof(std::uint32_t)) {
     sessions_.insert(nvme::read_as<std::uint32_t>(reply.data, at));
   }
@@ -341,6 +342,7 @@ void SessionDrive::remove_leftovers() {
 
 // The list is in the drive's journal before the rows of a new session and behind the removal of an old one.
 void SessionDrive::store_list() {
+  if (!drive_->exclusive()) return;  // others have lists of their own, and are at work
   const std::vector<std::uint32_t> numbers(sessions_.begin(), sessions_.end());
   const auto data = std::as_bytes(std::span(numbers));
   nvme::ValueCommand command{};
@@ -348,12 +350,11 @@ void SessionDrive::store_list() {
   command.nsid = nvme::kNsidValues;
   command.size = static_cast<std::uint32_t>(data.size());
   set_key(command);
-  execute(&command, data, "store the list of llama.cpp's sessions");
+  execute(&command, data, 0, "store the list of llama.cpp's sessions");
 }
 
 std::string SessionDrive::statistics() const {
-  const DriveStats drive = drive_.stats();
-  const ReadStats file = drive_.read_stats();
+  const DriveUsage drive = drive_->usage();
   std::string text = "{";
   const auto add = [&text](const char* name, std::uint64_t value) {
     text += (text.size() > 1 ? ", \"" : "\"") + std::string(name) + "\": " + std::to_string(value);
@@ -376,8 +377,8 @@ std::string SessionDrive::statistics() const {
   add("pages_read", drive.pages_read);
   add("staged_bytes_read", drive.staged_bytes_read);
   add("pages_written", drive.pages_written);
-  add("file_reads", file.reads.reads);
-  add("file_bytes_read", file.reads.bytes);
+  add("file_reads", drive.file_reads);
+  add("file_bytes_read", drive.file_bytes_read);
   return text + "}";
 }
 

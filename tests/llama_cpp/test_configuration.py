@@ -15,7 +15,10 @@ from llama_host import LLAMA, PLUGIN, Host, compile_host, decode, divergences, o
     ("variables", "sentence"),
     [
         ({"KVDRIVE_DRIVE": ""}, "set KVDRIVE_DRIVE to the drive's file"),
-        ({"KVDRIVE_DRIVE": "tcp://there:4420"}, "is a remote drive, which llama.cpp cannot use yet"),
+        ({"KVDRIVE_DRIVE": "tcp://there:4420"}, "is a drive elsewhere, which llama.cpp cannot use yet"),
+        ({"KVDRIVE_DRIVE": "nvme:/dev/ng0n1"}, "is a drive elsewhere, which llama.cpp cannot use yet"),
+        ({"KVDRIVE_DRIVE": "one.kv,two.kv"}, "names several drives, which llama.cpp cannot use yet"),
+        ({"KVDRIVE_DRIVE": "/no/such.sock"}, "no drive is served at KVDRIVE_DRIVE=/no/such.sock: start `kvdrive drive"),
         ({"KVDRIVE_DRIVE": "/no/such/folder/d.kv"}, "lies in no folder that exists: make /no/such/folder"),
         ({"KVDRIVE_DRIVE": "/dev/null"}, "/dev/null"),
         ({"KVDRIVE_FORMAT": "q8_0"}, "KVDRIVE_FORMAT=q8_0 is no format: use f16, int8 or int4"),
