@@ -30,17 +30,18 @@ help:
 .PHONY: setup
 setup: $(STAMPS)/develop ## install what development needs and build the native extension
 
-# What some commands need beside it. smollm2 is a package of 93 MB; llama, ready built, 90 MB; vllm and lmcache have
+# What some commands need beside it. smollm2 is a package of 93 MB; llama, ready built, 90 MB; llama-server, with
+# llama.cpp's other programs, is compiled in a quarter of an hour on two cores; vllm and lmcache have
 # environments of their own in build/: two minutes, downloads of 0.6 GB, 3.5 GB of disk; ray: 70 MB and what it needs.
-EXTRAS := smollm2 llama llama-plugin vllm lmcache ray
+EXTRAS := smollm2 llama llama-plugin llama-server vllm lmcache ray
 .PHONY: get
-get: $(addprefix $(STAMPS)/,$(filter $(EXTRAS),$(WHAT))) ## install something more WHAT=smollm2|llama|llama-plugin|vllm|lmcache|ray
+get: $(addprefix $(STAMPS)/,$(filter $(EXTRAS),$(WHAT))) ## install something more WHAT=smollm2|llama|llama-plugin|llama-server|vllm|lmcache|ray
 	@$(if $(filter $(EXTRAS),$(WHAT)),,echo "say what: make get WHAT=$(subst $() ,|,$(EXTRAS))" >&2; exit 2)
 	@$(if $(filter smollm2,$(WHAT)),$(BIN)/kvdrive doctor --model smollm2) # converts it, once
 
 .PHONY: clean
 clean: ## remove what was built (the virtual environment stays)
-	@rm -rf build out $(addprefix $(STAMPS)/,native extension vllm lmcache llama llama-plugin)
+	@rm -rf build out $(addprefix $(STAMPS)/,native extension vllm lmcache llama llama-plugin llama-server)
 
 # What some targets need beside it: build, rtl, check, lint, fuzz, page, bench or xrt of scripts/system_packages.sh.
 $(STAMPS)/system-%: scripts/system_packages.sh
@@ -114,6 +115,11 @@ $(STAMPS)/llama: $(STAMPS)/environment scripts/llama_env.sh
 # build/llama-plugin/libggml-kvdrive.so, with which llama.cpp keeps K and V in a drive
 $(STAMPS)/llama-plugin: $(STAMPS)/llama $(STAMPS)/native $(wildcard host/llama_cpp/*.cpp host/llama_cpp/*.hpp)
 	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) scripts/step.sh "plugin for llama.cpp" scripts/llama_plugin.sh $(BIN) build/llama build/llama-plugin
+	@touch $@
+
+# build/llama-server/bin: llama.cpp's own programs
+$(STAMPS)/llama-server: $(STAMPS)/llama-plugin scripts/llama_programs.sh
+	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) scripts/step.sh "llama.cpp's programs (70 MB to download)" scripts/llama_programs.sh $(BIN) build/llama-server
 	@touch $@
 
 $(STAMPS)/vllm: $(STAMPS)/develop scripts/vllm_env.sh scripts/vllm_bench/constraints.txt

@@ -7,6 +7,8 @@
 #include <string>
 
 #include "engine/shapes.hpp"
+#include "halves.hpp"
+#include "plugin.hpp"
 
 namespace kvdrive::llama {
 namespace {
@@ -91,7 +93,7 @@ void Attention::check(const ggml_tensor* node, KvCache& cache) {
 bool Attention::run(const ggml_tensor* node, KvCache& cache, int threads) {
   const AttentionNode op(node);
   check(node, cache);
-  forget_old(cache);
+  Seen& seen = seen_of(cache);
   KvCache::Tensor &k = *cache.find(op.k), &v = *cache.find(op.v);
   const std::size_t stream_bytes = k.row_bytes() * cache.cells();
   const auto first_stream = static_cast<std::uint32_t>(
@@ -101,25 +103,24 @@ bool Attention::run(const ggml_tensor* node, KvCache& cache, int threads) {
     cache.complete(k, first_stream + stream);
     cache.complete(v, first_stream + stream);
   }
-  if (run_in_drive(op, cache, first_stream)) return true;
-  for (std::uint32_t stream = 0; stream < op.streams; ++stream) run_in_host(op, cache, first_stream, stream, threads);
+  if (run_in_drive(op, cache, first_stream, seen)) return true;
+  for (std::uint32_t stream = 0; stream < op.streams; ++stream)
+    run_in_host(op, cache, first_stream, stream, seen, threads);
   return false;
 }
 
-void Attention::forget_old(const KvCache& cache) {
-  if (cache_ == &cache && epoch_ == cache.epoch()) return;
-  visible_.clear();
-  rows_.clear();
-  cache_ = &cache;
-  epoch_ = cache.epoch();
+Attention::Seen& Attention::seen_of(const KvCache& cache) {
+  Seen& seen = seen_[&cache];
+  if (seen.epoch != cache.epoch()) seen = {.epoch = cache.epoch()};
+  return seen;
 }
 
 const Attention::Visible* Attention::visible(const AttentionNode& op, const CellLog& log, std::uint32_t stream,
-                                             std::uint32_t query) {
+                                             std::uint32_t query, Seen& seen) {
   const std::uint16_t* mask = op.mask_row(stream, query);
   const auto key = std::make_pair(static_cast<const void*>(mask), stream);
-  const auto found = visible_.find(key);
-  if (found != visible_.end()) return &found->second;
+  const auto found = seen.visible.find(key);
+  if (found != seen.visible.end()) return &found->second;
   Visible result;
   std::vector<std::byte> bitmap((log.tokens() + kBeatBits - 1) / kBeatBits * abi::kBeatBytes);
   for (std::uint32_t cell = 0; cell < op.cells; ++cell) {
@@ -135,21 +136,23 @@ const Attention::Visible* Attention::visible(const AttentionNode& op, const Cell
     bitmap.resize((result.tokens + kBeatBits - 1) / kBeatBits * abi::kBeatBytes);
     result.bitmap = std::move(bitmap);
   }
-  return &visible_.emplace(key, std::move(result)).first->second;
+  return &seen.visible.emplace(key, std::move(result)).first->second;
 }
 
-bool Attention::run_in_drive(const AttentionNode& op, KvCache& cache, std::uint32_t first_stream) {
+bool Attention::run_in_drive(const AttentionNode& op, KvCache& cache, std::uint32_t first_stream, Seen& seen) {
   if (op.queries > kMostDriveQueries || op.sinks != nullptr || op.mask == nullptr || op.max_bias != 0 ||
       op.soft_cap != 0 || op.k_dim != op.v_dim || !serves_group(op.group)) {
     return false;
   }
+  // A cache of windows is shorter than the other one, and a window is read whole.
+  const bool chooses = cache.cells() == Plugin::get().most_cells();
   std::vector<Query> queries;
   for (std::uint32_t stream = 0; stream < op.streams; ++stream) {
     for (std::uint32_t number = 0; number < op.queries; ++number) {
-      const Visible* seen = visible(op, cache.log(first_stream + stream), stream, number);
-      if (seen == nullptr) return false;
+      const Visible* tokens = visible(op, cache.log(first_stream + stream), stream, number, seen);
+      if (tokens == nullptr) return false;
       float* out = op.out(stream, number);
-      if (seen->count == 0) {
+      if (tokens->count == 0) {
         std::fill_n(out, std::size_t{op.heads} * op.v_dim, 0.0F);
         continue;
       }
@@ -158,14 +161,14 @@ bool Attention::run_in_drive(const AttentionNode& op, KvCache& cache, std::uint3
                   .heads = op.kv_heads,
                   .group = op.group,
                   .dim = op.k_dim,
-                  .tokens = seen->tokens,
-                  .valid = seen->bitmap,
+                  .tokens = tokens->tokens,
+                  .valid = tokens->bitmap,
                   .scale = op.scale,
+                  .choice = chooses ? drive_.policy().choice(tokens->tokens) : UnitChoice{},
                   .q = std::vector<std::uint16_t>(std::size_t{op.heads} * op.k_dim),
                   .out = out};
       for (std::uint32_t head = 0; head < op.heads; ++head) {
-        ggml().ggml_fp32_to_fp16_row(op.query(stream, number, head), query.q.data() + std::size_t{head} * op.k_dim,
-                                     op.k_dim);
+        to_halves(op.query(stream, number, head), op.k_dim, query.q.data() + std::size_t{head} * op.k_dim);
       }
       if (!finite(query.q)) return false;
       queries.push_back(std::move(query));
@@ -175,12 +178,12 @@ bool Attention::run_in_drive(const AttentionNode& op, KvCache& cache, std::uint3
   return true;
 }
 
-const Attention::Rows& Attention::rows(const AttentionNode& op, const KvCache& cache, std::uint32_t first_stream,
-                                       std::uint32_t stream) {
+Attention::Rows& Attention::rows(const AttentionNode& op, const KvCache& cache, std::uint32_t first_stream,
+                                 std::uint32_t stream, Seen& seen) {
   const auto key = std::make_pair(static_cast<const void*>(op.mask == nullptr ? nullptr : op.mask->data), stream);
-  const auto found = rows_.find(key);
-  if (found != rows_.end()) return found->second;
-  return rows_.emplace(key, choose_rows(op, cache.log(first_stream + stream), stream)).first->second;
+  const auto found = seen.rows.find(key);
+  if (found != seen.rows.end()) return found->second;
+  return seen.rows.emplace(key, choose_rows(op, cache.log(first_stream + stream), stream)).first->second;
 }
 
 Attention::Rows Attention::choose_rows(const AttentionNode& op, const CellLog& log, std::uint32_t stream) {
@@ -245,10 +248,39 @@ void Attention::read_rows(const KvCache& cache, const KvCache::Tensor& tensor, s
   }
 }
 
+bool Attention::in_blocks(const AttentionNode& op) {
+  return op.sinks == nullptr && op.max_bias == 0 && op.soft_cap == 0 && op.k_dim % 8 == 0 && op.v_dim % 8 == 0;
+}
+
+void Attention::run_in_blocks(const AttentionNode& op, std::uint32_t stream, Rows& rows, std::uint32_t first_head,
+                              std::uint32_t heads, int threads) {
+  if (op.mask != nullptr && !rows.tiles) {
+    const std::uint16_t* const mask = rows.by_cell ? op.mask_row(stream, 0) : rows.mask.data();
+    rows.tiles.emplace(mask, rows.by_cell ? op.mask->nb[1] / sizeof *mask : rows.count, op.queries, rows.count);
+  }
+  const std::uint32_t first = first_head * op.group;
+  prompts_.run({.queries = op.queries,
+                .heads = heads,
+                .group = op.group,
+                .rows = rows.count,
+                .k_dim = op.k_dim,
+                .v_dim = op.v_dim,
+                .scale = op.scale,
+                .q = op.query(stream, 0, first),
+                .q_query = op.q->nb[1] / sizeof(float),
+                .q_head = op.q->nb[2] / sizeof(float),
+                .k = k_.data(),
+                .v = v_.data(),
+                .mask = rows.tiles ? &*rows.tiles : nullptr,
+                .out = op.out(stream, 0) + std::size_t{first} * op.v_dim,
+                .out_query = op.node->nb[2] / sizeof(float)},
+               threads);
+}
+
 void Attention::run_in_host(const AttentionNode& op, KvCache& cache, std::uint32_t first_stream, std::uint32_t stream,
-                            int threads) {
+                            Seen& seen, int threads) {
   const std::uint32_t cache_stream = first_stream + stream;
-  const Rows& chosen = rows(op, cache, first_stream, stream);
+  Rows& chosen = rows(op, cache, first_stream, stream, seen);
   if (chosen.count == 0) {
     std::fill_n(op.out(stream, 0), std::size_t{op.queries} * op.heads * op.v_dim, 0.0F);
     return;
@@ -260,6 +292,11 @@ void Attention::run_in_host(const AttentionNode& op, KvCache& cache, std::uint32
     const auto heads = static_cast<std::uint32_t>(std::min<std::size_t>(fitting, op.kv_heads - first));
     read_rows(cache, *cache.find(op.k), cache_stream, chosen, first, heads, k_);
     read_rows(cache, *cache.find(op.v), cache_stream, chosen, first, heads, v_);
+    if (in_blocks(op)) {
+      run_in_blocks(op, stream, chosen, first, heads, threads);
+      first += heads;
+      continue;
+    }
     const bool whole = heads == op.kv_heads;
     const std::size_t part = std::size_t{heads} * op.group * op.v_dim;  // numbers of a query
     if (!whole) out_.resize(op.queries * part);

@@ -10,6 +10,7 @@
 #include "attention.hpp"
 #include "buffer.hpp"
 #include "device.hpp"
+#include "halves.hpp"
 #include "kv_cache.hpp"
 #include "plugin.hpp"
 
@@ -110,7 +111,7 @@ void set_rows(const ggml_tensor* node, KvCache& cache) {
     rows.halves.resize(rows.halves.size() + tensor.row);
     const auto* numbers = reinterpret_cast<const float*>(static_cast<const char*>(source->data) +
                                                          static_cast<std::size_t>(row) * source->nb[1]);
-    ggml().ggml_fp32_to_fp16_row(numbers, rows.halves.data() + rows.halves.size() - tensor.row, tensor.row);
+    to_halves(numbers, tensor.row, rows.halves.data() + rows.halves.size() - tensor.row);
   }
   for (const auto& [stream, rows] : streams) {
     cache.write(tensor, stream, rows.cells, rows.halves.data(), KvCache::Writer::kGraph);

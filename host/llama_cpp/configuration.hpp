@@ -8,12 +8,15 @@
 #include <string>
 
 #include "formats.hpp"
+#include "policy.hpp"
 
 namespace kvdrive::llama {
 
 struct Configuration {
-  std::filesystem::path drive;         // KVDRIVE_DRIVE: the drive's file
+  std::filesystem::path drive;         // KVDRIVE_DRIVE: the drive's file, or the socket at which it is served
+  bool served = false;                 // the latter
   RowFormat format = nvme::kBinary16;  // KVDRIVE_FORMAT: f16, int8, int4
+  Policy policy;                       // KVDRIVE_ATTENTION: exact, groups; KVDRIVE_RATIO and KVDRIVE_UNREAD of groups
   std::uint64_t capacity_bytes = 0;    // KVDRIVE_CAPACITY: of K and V, where a new drive is made
   std::uint64_t cache_bytes = 0;       // KVDRIVE_CACHE: K and V that may stay in the page cache
   int threads = 0;                     // KVDRIVE_THREADS: that compute attention

@@ -26,7 +26,7 @@ void find(void* handle, const char* name, Function& function) {
   if (symbol == nullptr) symbol = dlsym(RTLD_DEFAULT, name);
   if (symbol == nullptr) {
     throw std::runtime_error(std::string("this llama.cpp has no function ") + name +
-                             ": use one that docs/guide/vllm.md names, built with shared libraries");
+                             ": use one that docs/guide/llama-cpp.md names, built with shared libraries");
   }
   function = reinterpret_cast<Function>(symbol);
 }

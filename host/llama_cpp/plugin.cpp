@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugin.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -12,6 +13,19 @@ namespace kvdrive::llama {
 namespace {
 
 constexpr std::uint64_t kFitMargin = std::uint64_t{2} << 30;
+
+void report_shares(const Shares& shares) {
+  char text[160];
+  if (shares.read_bytes > 0) {
+    std::snprintf(text, sizeof text, "steps read %.1f %% of K and V, the index counted", 100 * shares.read_share());
+    report(text);
+  }
+  if (shares.queries > 0) {
+    std::snprintf(text, sizeof text, "steps left %.2f %% of the softmax unread on average, %.2f %% at most",
+                  100 * shares.unread_share(), 100 * shares.most_unread);
+    report(text);
+  }
+}
 
 }  // namespace
 
@@ -59,7 +73,15 @@ std::string Plugin::refusal() {
   return "";
 }
 
+std::uint32_t Plugin::most_cells() {
+  const std::lock_guard lock(mutex_);
+  std::uint32_t most = 0;
+  for (const Buffer* buffer : buffers_) most = std::max(most, buffer->cache.cells());
+  return most;
+}
+
 void Plugin::finish() {
+  if (drive_->policy().groups) report_shares(drive_->shares());
   if (!configuration_.statistics.empty()) {
     std::ofstream(configuration_.statistics)
         << "{\"graphs\": " << graphs << ", \"attention_in_drive\": " << in_drive

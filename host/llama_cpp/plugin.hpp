@@ -38,6 +38,8 @@ class Plugin {
   void remove(Buffer* buffer);
   // The first refusal of a cache that lives: what its model needs cannot be served. Empty: there is none.
   std::string refusal();
+  // Cells of the longest cache.
+  std::uint32_t most_cells();
 
   std::atomic<std::uint64_t> graphs{0}, in_drive{0}, in_host{0};  // nodes of attention by where they were computed
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The drive behind the plugin, and the commands that it executes on sessions.
 //
-// The drive may hold sessions of other programs. Those of the plugin last as long as the process: a list on the drive
-// names them, so that the next process removes what a killed one left.
+// The drive may hold sessions of other programs. Those of the plugin last as long as the process: a list on a drive of
+// this process names them, so that the next process removes what a killed one left. A drive that is served has no list,
+// because other processes use it meanwhile.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -16,7 +18,7 @@
 
 #include "common/abi.hpp"
 #include "configuration.hpp"
-#include "drive.hpp"
+#include "drive_port.hpp"
 
 namespace kvdrive::llama {
 
@@ -42,8 +44,21 @@ struct Query {
   std::uint32_t tokens = 0;                     // the first ones of the session
   std::span<const std::byte> valid{};           // bitmap of these tokens in whole beats; empty: all
   float scale = 1;
+  UnitChoice choice{};
   std::vector<std::uint16_t> q;  // [heads][group][dim] binary16
   float* out = nullptr;          // [heads][group][dim]
+};
+
+// What attention left out, since the drive was opened.
+struct Shares {
+  std::uint64_t all_bytes = 0,
+                read_bytes = 0;        // K and V of the queries' tokens; what was read of them and of the
+                                       // index, 0 if unknown
+  std::uint64_t queries = 0;           // query heads for which units were chosen
+  double unread = 0, most_unread = 0;  // sum and maximum of their shares of the softmax, as the index estimates
+
+  double read_share() const { return static_cast<double>(read_bytes) / static_cast<double>(std::max(all_bytes, 1UL)); }
+  double unread_share() const { return unread / static_cast<double>(std::max(queries, 1UL)); }
 };
 
 // Counters since the drive was opened.
@@ -82,23 +97,31 @@ class SessionDrive {
   // Attends from any number of queries. Each has at least one valid token.
   void attend(std::span<const Query> queries);
 
-  std::uint64_t capacity_bytes() const { return drive_.layout().capacity_units * abi::kPageBytes; }
+  std::uint64_t capacity_bytes() const;
   std::uint64_t free_bytes() const;
   const DriveCounters& counters() const { return counters_; }
+  const Policy& policy() const { return policy_; }
+  Shares shares() const;
   // All counters as JSON.
   std::string statistics() const;
 
  private:
-  nvme::Reply execute(const void* command, std::span<const std::byte> data, const char* what);
+  nvme::Reply execute(const void* command, std::span<const std::byte> data, std::uint64_t room, const char* what);
+  void read_together(const Session& session, const LayerRows& rows, std::uint32_t first_head, std::uint32_t heads,
+                     std::uint32_t first, std::uint32_t tokens, std::uint16_t* out);
   void attend_together(std::span<const Query> queries);
+  void note_shares(std::span<const Query> queries, std::span<const std::byte> results, std::uint64_t read);
   void remove_leftovers();
   void store_list();
 
   RowFormat format_;
-  Drive drive_;
+  Policy policy_;
+  std::unique_ptr<DrivePort> drive_;
   DriveCounters counters_;
   std::mutex mutex_;  // of the list
   std::set<std::uint32_t> sessions_;
+  mutable std::mutex shares_mutex_;
+  Shares shares_;
 };
 
 }  // namespace kvdrive::llama

@@ -14,7 +14,7 @@
 namespace kvdrive::llama {
 namespace {
 
-constexpr std::string_view kTested[] = {"0.25.1", "0.23.0"};
+constexpr std::string_view kTested[] = {"0.25.1", "0.25.3", "0.23.0"};
 
 std::string tested() {
   std::string names;

@@ -29,6 +29,7 @@ ENGINES: dict[str, dict[str, str] | None] = {
     "kvdrive, page cache": {"KVDRIVE_CACHE": "16G"},
     "kvdrive, disk": {"KVDRIVE_CACHE": "0"},
     "kvdrive, disk, int8": {"KVDRIVE_CACHE": "0", "KVDRIVE_FORMAT": "int8"},
+    "kvdrive, disk, groups 1/8": {"KVDRIVE_CACHE": "0", "KVDRIVE_ATTENTION": "groups", "KVDRIVE_RATIO": "1/8"},
 }
 
 
