@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from openhls.errors import OpenHlsError
-from openhls.ir import Life, Program, calls_of
+from openhls.ir import Life, Program, calls_of, fifos_of
 from openhls.pipeline import compile_program
 
 HEAD = """#include <hls_np_channel.h>
@@ -56,6 +56,13 @@ def test_tasks_are_stages_for_ever_and_channels_as_long_as_they_are_declared_for
     assert {call.process.partition("_")[0] for call in tasks} == {"twice"}
     calls = list(calls_of(compiled(CHANNEL, tmp_path).processes["top"].body))
     assert [(call.process, call.task) for call in calls if call.task] == [("split_task", Life.REGION)]
+
+
+@pytest.mark.parametrize("life", ["", "hls_thread_local "])
+def test_a_channel_has_the_depths_it_is_given(life: str, tmp_path: Path) -> None:
+    text = CHANNEL.replace("hls::split::round_robin<int, 2>", f"{life}hls::split::round_robin<int, 2, 8, 100>")
+    assert text != CHANNEL
+    assert [fifo.depth for fifo in fifos_of(compiled(text, tmp_path).processes["top"].body)] == [8, 100, 100]
 
 
 REFUSED = {

@@ -18,6 +18,15 @@ __attribute__((noinline)) void run_merge(hls::stream<T> (&in)[kPorts], hls::stre
   for (int port = 0;; port = port == kPorts - 1 ? 0 : port + 1) out.write(in[port].read());
 }
 
+// A stream has two words where nobody says otherwise.
+template <int kDepth, int kPortDepth, typename T, int kPorts>
+AP_INLINE constexpr void set_depths(hls::stream<T>& one, hls::stream<T> (&ports)[kPorts]) {
+  static_assert(kDepth > 0 && kPortDepth > 0, "openhls: a stream has a depth of one word at least");
+  if constexpr (kDepth != 2) one.openhls_depth(kDepth);
+  if constexpr (kPortDepth != 2)
+    for (int port = 0; port < kPorts; port++) ports[port].openhls_depth(kPortDepth);
+}
+
 }  // namespace openhls
 
 namespace hls {
@@ -26,6 +35,8 @@ namespace split {
 template <typename T, int kPorts, int kDepth = 2, int kOutDepth = 2>
 class round_robin {
  public:
+  AP_INLINE constexpr round_robin() { openhls::set_depths<kDepth, kOutDepth>(in, out); }
+
   hls::stream<T> in;
   hls::stream<T> out[kPorts];
 
@@ -40,6 +51,8 @@ namespace merge {
 template <typename T, int kPorts, int kDepth = 2, int kInDepth = 2>
 class round_robin {
  public:
+  AP_INLINE constexpr round_robin() { openhls::set_depths<kDepth, kInDepth>(out, in); }
+
   hls::stream<T> out;  // before the array: what lies behind a stream of an array counts as its next one
   hls::stream<T> in[kPorts];
 

@@ -105,6 +105,7 @@ class stream<T, 0> {
   }
   AP_INLINE bool empty() const { return at<unsigned char>(openhls::kEmptyAt) != 0; }
   AP_INLINE bool full() const { return at<unsigned char>(openhls::kFullAt) != 0; }
+  AP_INLINE void openhls_depth(int words) { at<int>(openhls::kDepthAt) = words; }
 
  protected:
   using Word = openhls::word<T>;
@@ -130,7 +131,7 @@ class stream : public stream<T, 0> {
   static_assert(Depth > 0, "openhls: a stream has a depth of one word at least");
 
  public:
-  AP_INLINE stream() { this->template at<int>(openhls::kDepthAt) = Depth; }
+  AP_INLINE stream() { this->openhls_depth(Depth); }
   AP_INLINE explicit stream(const char*) : stream() {}
 };
 
