@@ -66,7 +66,7 @@ def test_a_recurrent_state_cannot_be_cropped(target):
     with torch.no_grad(), attach(model, target) as attached:
         cache = attached.cache()
         model(prompts(1, 20), past_key_values=cache, use_cache=True)
-        with pytest.raises(UnsupportedError, match="no token can be taken out"):
+        with pytest.raises(UnsupportedError, match="no token can be removed"):
             cache.crop(-1)
         assert cache.get_seq_length() == 20
         cache.reset()

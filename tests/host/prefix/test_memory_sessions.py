@@ -445,7 +445,7 @@ def test_a_full_drive_ends_saving_and_not_the_text(tmp_path, model, expected, ca
     with drive, attach(model, drive, active="memory", sessions=True, spill=64) as attached:
         cache = attached.sessions.cache(ids)
         tokens = greedy(model, ids, 20, past_key_values=cache)
-        assert "goes on in memory" in caplog.text
+        assert "continues in memory" in caplog.text
         assert cache.batch.listener is None
     assert torch.equal(tokens, never_stopped(model, tmp_path, ids, 20))
 
