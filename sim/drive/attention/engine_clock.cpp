@@ -38,7 +38,8 @@ std::uint64_t EngineClock::code_job_cycles(const abi::AttentionJob& job) {
 // Shapes that no kernel is built for count as the next larger ones.
 std::uint64_t EngineClock::job_cycles(const abi::GroupChoiceJob& job) {
   static_assert(*std::rbegin(abi::kChoiceHeadDims) == abi::kMaxHeadDim);
-  const std::uint32_t dim = *std::ranges::lower_bound(abi::kChoiceHeadDims, std::uint32_t{job.head_dim});
+  const std::uint32_t* const larger = std::ranges::lower_bound(abi::kChoiceHeadDims, std::uint32_t{job.head_dim});
+  const std::uint32_t dim = larger == std::end(abi::kChoiceHeadDims) ? abi::kMaxHeadDim : *larger;
   std::int64_t cycles = 0;
   for (unsigned call = 0; call < kernel_calls(job.group); ++call) {
     cycles += choice_cycles({.g = built_group(kernel_call(job.group, call).heads),
