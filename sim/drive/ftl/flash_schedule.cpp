@@ -87,9 +87,9 @@ bool FlashSchedule::step(Ns before) {
       }
     }
   }
-  const auto kind = shares_.next(heads);
-  if (kind) begin(heads[index(*kind)]->id, first);
-  return kind.has_value();
+  const auto next = shares_.next(heads);
+  if (next) begin(next->head.id, first);
+  return next.has_value();
 }
 
 Ns FlashSchedule::read(std::span<const PageRead> pages, Ns ready, Sink sink) {
@@ -120,9 +120,9 @@ Ns FlashSchedule::program(std::uint32_t number, std::uint32_t page, std::uint32_
         heads[index(read.kind)] = {.deadline = due, .id = first, .bytes = read.read.bytes};
       }
     }
-    const auto kind = shares_.next(heads);
-    if (kind == TransferKind::kBackground) break;
-    begin(heads[index(*kind)]->id, could_begin);
+    const auto next = shares_.next(heads);
+    if (!next || next->kind == TransferKind::kBackground) break;
+    begin(next->head.id, could_begin);
   }
   shares_.forget(TransferKind::kBackground);
   return device_.program(number, page, bytes, ready);

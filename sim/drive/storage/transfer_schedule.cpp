@@ -5,29 +5,33 @@
 
 namespace kvdrive {
 
-std::optional<TransferKind> TransferShares::next(const Heads& heads) {
+std::optional<TransferShares::Granted> TransferShares::next(const Heads& heads) {
   const auto before = [](const Head& one, const Head& other) {
     return std::pair(one.deadline, one.id) < std::pair(other.deadline, other.id);
   };
-  std::optional<std::size_t> earliest, owed;
+  std::optional<Granted> earliest, owed;
+  std::uint64_t most_owed = 0;
   for (std::size_t i = 0; i < kTransferKinds; ++i) {
-    if (!heads[i]) continue;
-    if (!earliest || before(*heads[i], *heads[*earliest])) earliest = i;
-    if (owed_[i] >= heads[i]->bytes * kWholeShare && (!owed || owed_[i] > owed_[*owed])) owed = i;
+    const std::optional<Head>& head = heads[i];
+    if (!head) continue;
+    const Granted here{.kind = static_cast<TransferKind>(i), .head = *head};
+    if (!earliest || before(here.head, earliest->head)) earliest = here;
+    if (owed_[i] >= head->bytes * kWholeShare && (!owed || owed_[i] > most_owed)) {
+      owed = here;
+      most_owed = owed_[i];
+    }
   }
-  if (!earliest) return std::nullopt;
-  const auto chosen = static_cast<TransferKind>(owed.value_or(*earliest));
-  grant(chosen, heads);
-  return chosen;
+  const std::optional<Granted> granted = owed ? owed : earliest;
+  if (granted) grant(granted->kind, granted->head.bytes, heads);
+  return granted;
 }
 
-void TransferShares::grant(TransferKind kind, const Heads& heads) {
-  const auto granted = static_cast<std::size_t>(kind);
-  const std::uint64_t bytes = heads[granted]->bytes;
+void TransferShares::grant(TransferKind kind, std::uint64_t bytes, const Heads& heads) {
   for (std::size_t i = 0; i < kTransferKinds; ++i) {
     if (heads[i]) owed_[i] += bytes * kTransferShares[i];
   }
-  owed_[granted] -= std::min(owed_[granted], bytes * kWholeShare);
+  std::uint64_t& granted = owed_[static_cast<std::size_t>(kind)];
+  granted -= std::min(granted, bytes * kWholeShare);
 }
 
 TransferShares::Heads TransferSchedule::heads() const {
@@ -41,19 +45,16 @@ TransferShares::Heads TransferSchedule::heads() const {
 }
 
 std::optional<TransferSchedule::Waiting> TransferSchedule::next() {
-  const TransferShares::Heads found = heads();
-  const auto kind = shares_.next(found);
-  if (!kind) return std::nullopt;
-  const TransferShares::Head& head = *found[static_cast<std::size_t>(*kind)];
-  const Waiting granted{.kind = *kind, .deadline = head.deadline, .bytes = head.bytes, .id = head.id};
+  const auto next = shares_.next(heads());
+  if (!next) return std::nullopt;
+  const Waiting granted{
+      .kind = next->kind, .deadline = next->head.deadline, .bytes = next->head.bytes, .id = next->head.id};
   drop(granted);
   return granted;
 }
 
 void TransferSchedule::grant(const Waiting& waiting) {
-  TransferShares::Heads found = heads();
-  found[static_cast<std::size_t>(waiting.kind)]->bytes = waiting.bytes;
-  shares_.grant(waiting.kind, found);
+  shares_.grant(waiting.kind, waiting.bytes, heads());
   drop(waiting);
 }
 

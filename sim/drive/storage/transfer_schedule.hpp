@@ -42,11 +42,16 @@ class TransferShares {
   };
   // The first transfer of each kind that can go now.
   using Heads = std::array<std::optional<Head>, kTransferKinds>;
+  struct Granted {
+    TransferKind kind = TransferKind::kAttention;
+    Head head;
+  };
 
-  // Returns the kind whose transfer goes now, and counts that as granted; nothing if there are no transfers. Only kinds
-  // with a transfer are owed something for it.
-  std::optional<TransferKind> next(const Heads& heads);
-  void grant(TransferKind kind, const Heads& heads);
+  // Returns the transfer that goes now, and counts it as granted; nothing if there are no transfers. Only kinds with a
+  // transfer are owed something for it.
+  std::optional<Granted> next(const Heads& heads);
+  // Counts so many bytes of a kind as granted, whose transfer is among `heads`.
+  void grant(TransferKind kind, std::uint64_t bytes, const Heads& heads);
   // No transfers of this kind wait any more.
   void forget(TransferKind kind) { owed_[static_cast<std::size_t>(kind)] = 0; }
 

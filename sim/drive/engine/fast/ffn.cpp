@@ -109,10 +109,10 @@ class Columns {
     const std::uint32_t mantissa = (h & 0x3ffU) | (exponent != 0 ? 0x400U : 0U);
     if (mantissa == 0) return;
     const int shift = std::max(exponent - 1, 0);
-    const int upper = shift >= kHalf ? 1 : 0;
-    const std::size_t of_class = static_cast<std::size_t>((h >> 15) * 2 + upper);
+    const bool upper = shift >= kHalf;
+    const std::size_t of_class = (h >> 15 != 0 ? 2U : 0U) + (upper ? 1U : 0U);
     std::int64_t* const high = words_.data() + of_class * 2 * count_;
-    kernels.add_exact(mantissa << (shift - upper * kHalf), row, count_, high, high + count_);
+    kernels.add_exact(mantissa << (upper ? shift - kHalf : shift), row, count_, high, high + count_);
     if (++added_ == kExactRun) flush(sums);
   }
 

@@ -34,6 +34,7 @@ std::string read_all(int from) {
 
 Said run_program(const std::vector<std::string>& command) {
   std::vector<char*> arguments;
+  arguments.reserve(command.size() + 1);
   for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
   std::array<int, 2> ends{};
