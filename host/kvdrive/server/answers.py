@@ -6,17 +6,16 @@ import json
 import time
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
 from kvdrive.server.chances import Chances, as_chat, as_completion
 from kvdrive.server.errors import ApiError
+from kvdrive.server.fields import Json
 from kvdrive.server.generation import Generation
 from kvdrive.server.protocol import ChatRequest, Request
 from kvdrive.server.tool_formats import Call
 
-Json = dict[str, Any]
 Said = Sequence[str | Call]
 
 

@@ -6,8 +6,9 @@ import json
 import uuid
 from collections.abc import AsyncIterator, Sequence
 
-from kvdrive.server.answers import Json, Said
+from kvdrive.server.answers import Said
 from kvdrive.server.errors import ApiError
+from kvdrive.server.fields import Json
 from kvdrive.server.generation import Generation
 from kvdrive.server.tool_formats import Call
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, FailFast, Field, WithJsonSchema, model_validator
 
-from kvdrive.server.fields import Fields, Says, refuse
-from kvdrive.server.messages import Json
+from kvdrive.server.common_fields import Model, Stream, TopK, TopP
+from kvdrive.server.fields import Fields, Json, Says, refuse
 from kvdrive.server.tool_formats import TOOL_NAME
 
 _HINT = {"cache_control": "a hint what to keep; prefixes are found by their tokens"}
@@ -193,7 +193,7 @@ class CountRequest(Fields):
     }
     harmless: ClassVar[dict[str, str]] = _HINT
 
-    model: Annotated[str, Says("the name of this server's model, as /v1/models has it", "the model")]
+    model: Model
     messages: Annotated[
         list[AnthropicMessage],
         FailFast(),
@@ -238,21 +238,15 @@ class MessagesRequest(CountRequest):
     harmless: ClassVar[dict[str, str]] = _HINT | {"metadata": "the client's own user, for its statistics"}
 
     max_tokens: Annotated[int, Field(ge=1), Says("a whole number, 1 or more", "tokens of the answer at most")]
-    stream: Annotated[bool | None, Says("true or false", "true: the answer comes piece by piece")] = None
+    stream: Stream = None
     stop_sequences: Annotated[
         list[str] | None, FailFast(), Says("a list of texts", "each ends the answer; limits as of `stop` of a chat")
     ] = None
     temperature: Annotated[
         float | None, Field(ge=0, le=1, allow_inf_nan=False), Says("a number from 0 to 1", "default: 1")
     ] = None
-    top_p: Annotated[
-        float | None,
-        Field(gt=0, le=1, allow_inf_nan=False),
-        Says("a number above 0 and up to 1", "samples from this share of the probability"),
-    ] = None
-    top_k: Annotated[
-        int | None, Field(ge=0), Says("a whole number, 0 or more", "samples from so many tokens; 0: from all")
-    ] = None
+    top_p: TopP = None
+    top_k: TopK = None
 
     def for_chat(self) -> Json:
         """See CountRequest."""

@@ -24,10 +24,9 @@ from kvdrive.server.anthropic_answers import error_body
 from kvdrive.server.clients import gone
 from kvdrive.server.completions import CompletionPaths
 from kvdrive.server.errors import ApiError
-from kvdrive.server.fields import unknown_field
+from kvdrive.server.fields import Json, unknown_field
 from kvdrive.server.local import check_local
 from kvdrive.server.metrics import Metrics
-from kvdrive.server.protocol import Json
 from kvdrive.server.scheduler import Scheduler
 from kvdrive.server.session_paths import SessionPaths
 from kvdrive.server.settings import Settings

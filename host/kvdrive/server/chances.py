@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from transformers import PreTrainedTokenizerBase
 
-Json = dict[str, Any]
+from kvdrive.server.fields import Json
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 _SHOWN = 60  # characters of a name or a value in a message
 _MOST_PARAM = 200  # characters of `param` in an error
 _NOTED = 10  # names in the log, for each request
+Json = dict[str, Any]
 Where = tuple[int | str, ...]
 AnyFields = TypeVar("AnyFields", bound="Fields")
 

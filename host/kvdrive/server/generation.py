@@ -12,9 +12,10 @@ from kvdrive.generation.text import TextStream
 from kvdrive.server.call_reader import CallReader
 from kvdrive.server.chances import Chances
 from kvdrive.server.errors import ApiError
+from kvdrive.server.fields import Json
 from kvdrive.server.grammar import GrammarError
 from kvdrive.server.jobs import DeadlinePassed, End, Job, Token
-from kvdrive.server.protocol import URI, Json
+from kvdrive.server.protocol import URI
 from kvdrive.server.stops import StopFilter
 from kvdrive.server.tool_formats import Call
 

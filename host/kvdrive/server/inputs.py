@@ -73,7 +73,7 @@ class Inputs:
     async def response(self, http: HttpRequest) -> tuple[Input, ResponseRequest]:
         """A conversation to answer, as OpenAI's newer API has it."""
         request = await self._parse(http, ResponseRequest)
-        return await self._conversation(http, _as_chat(request)), request
+        return await self._conversation(http, _as_chat(request), "max_output_tokens"), request
 
     async def count(self, http: HttpRequest) -> int:
         """The tokens of a conversation."""
@@ -81,10 +81,10 @@ class Inputs:
         calls_of(self._checkpoint.tokenizer, request)
         return len(await self._encoded(request))
 
-    async def _conversation(self, http: HttpRequest, request: ChatRequest) -> Input:
+    async def _conversation(self, http: HttpRequest, request: ChatRequest, limit: str = "") -> Input:
         calls = calls_of(self._checkpoint.tokenizer, request)
         prompt = await self._as_held(await self._encoded(request), http, request)
-        return await self._checked(request, prompt, "messages", calls)
+        return await self._checked(request, prompt, "messages", calls, limit)
 
     async def _encoded(self, request: ChatRequest) -> list[int]:
         tokenizer, prompts = self._checkpoint.tokenizer, self._prompts
@@ -103,12 +103,16 @@ class Inputs:
         held = await self._sessions.tokens(request.session_name, http.state.tenant)
         return await self._prompts.run(lambda: as_held(self._checkpoint.tokenizer, prompt, held)) if held else prompt
 
-    async def _checked(self, request: Request, prompt: list[int], param: str, calls: Format | None = None) -> Input:
+    async def _checked(
+        self, request: Request, prompt: list[int], param: str, calls: Format | None = None, limit: str = ""
+    ) -> Input:
+        """`limit`: what the client calls the field that bounds the answer, where that is not its name in a chat."""
         self._check_prompt(prompt, param)
         self._check_vocabulary(request.logit_bias or (), "logit_bias")
         self._check_vocabulary(request.stop_token_ids or (), "stop_token_ids")
-        new_tokens = self._new_tokens(request, len(prompt))
-        grammar = await self._prompts.run(lambda: grammar_of(self._grammars, request, calls))
+        new_tokens = self._new_tokens(request, len(prompt), limit)
+        constrained = request.response_format or request.must_call
+        grammar = await self._prompts.run(lambda: grammar_of(self._grammars, request, calls)) if constrained else None
         return Input(request, prompt, new_tokens, grammar, calls)
 
     def _check_prompt(self, prompt: list[int], param: str) -> None:
@@ -126,10 +130,11 @@ class Inputs:
             text = f"tokens are numbers from 0 to {self._vocabulary - 1}"
             raise ApiError(400, text, param=param, code="invalid_value")
 
-    def _new_tokens(self, request: Request, prompt_tokens: int) -> int:
+    def _new_tokens(self, request: Request, prompt_tokens: int, limit: str) -> int:
         """The most tokens of an answer. Raises ApiError where the context has no room for them."""
         room = self._settings.context - prompt_tokens
-        param, wanted = request.limit
+        name, wanted = request.limit
+        param = limit or name
         wanted = wanted or (room if isinstance(request, ChatRequest) else _COMPLETION_TOKENS)
         if wanted > room:
             text = (

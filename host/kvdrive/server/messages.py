@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, FailFast, Field, WithJsonSchema, model_validator
 
-from kvdrive.server.fields import Fields, Says, refuse
-from kvdrive.server.tool_formats import TOOL_NAME, Tool
+from kvdrive.server.fields import Fields, Json, Says, refuse
+from kvdrive.server.tool_formats import TOOL_NAME, Tool, json_value
 
-Json = dict[str, Any]
 _NAMED = "letters, digits, '_', '.' and '-', 64 at most"
 
 
@@ -21,10 +19,7 @@ def _as_parts(value: Any) -> Any:
 
 def _object(text: str) -> Json | None:
     """The JSON object in a text; None for anything else."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+    found = json_value(text)
     return found if isinstance(found, dict) else None
 
 

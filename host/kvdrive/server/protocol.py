@@ -13,13 +13,13 @@ from pydantic import BeforeValidator, FailFast, Field, WithJsonSchema, model_val
 
 from kvdrive.generation.decode import Sampling
 from kvdrive.generation.rules import Rules
-from kvdrive.server.fields import Fields, Says, refuse
+from kvdrive.server.common_fields import Model, ParallelCalls, Stream, Temperature, TopK, TopP
+from kvdrive.server.fields import Fields, Json, Says, refuse
 from kvdrive.server.messages import Message, ToolDefinition
 from kvdrive.server.tool_formats import Tool
 
 NAME = r"^[\w.-]{1,128}$"  # of a session
 URI = "kvdrive:"
-Json = dict[str, Any]
 _MOST_STOPS, _STOP_CHARACTERS = 4, 256
 _MOST_STOP_IDS, _MOST_BIASES, _MOST_TOP, _MOST_TOOLS = 64, 1024, 20, 128
 _NAMED = "letters, digits, '_', '.' and '-', 128 at most"
@@ -146,24 +146,14 @@ class Request(Fields):
     harmless = HARMLESS
     limits: ClassVar[tuple[str, ...]]  # the fields that bound the answer's tokens, the one that counts first
 
-    model: Annotated[str, Says("the name of this server's model, as /v1/models has it", "the model")]
-    stream: Annotated[bool | None, Says("true or false", "true: the answer comes piece by piece")] = None
+    model: Model
+    stream: Stream = None
     stream_options: Annotated[
         StreamOptions | None, Says('an object such as {"include_usage": true}', "goes with `stream`")
     ] = None
-    temperature: Annotated[
-        float | None,
-        Field(ge=0, le=2, allow_inf_nan=False),
-        Says("a number from 0 to 2", "0: always the most likely token; default: 1"),
-    ] = None
-    top_p: Annotated[
-        float | None,
-        Field(gt=0, le=1, allow_inf_nan=False),
-        Says("a number above 0 and up to 1", "samples from this share of the probability"),
-    ] = None
-    top_k: Annotated[
-        int | None, Field(ge=0), Says("a whole number, 0 or more", "samples from so many tokens; 0: from all")
-    ] = None
+    temperature: Temperature = None
+    top_p: TopP = None
+    top_k: TopK = None
     seed: Annotated[
         int | None,
         Field(ge=-(2**63), lt=2**63),
@@ -389,9 +379,7 @@ class ChatRequest(Request):
             "whether the model calls; default: auto",
         ),
     ] = None
-    parallel_tool_calls: Annotated[
-        bool | None, Says("true or false", "false: the answer has one call at most; default: true")
-    ] = None
+    parallel_tool_calls: ParallelCalls = None
 
     @model_validator(mode="after")
     def _tools_fit(self) -> ChatRequest:

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Iterator
 
 from kvdrive.server.answers import Said
 from kvdrive.server.errors import ApiError
+from kvdrive.server.fields import Json
 from kvdrive.server.generation import Generation
-from kvdrive.server.messages import Json
 from kvdrive.server.responses_requests import ResponseRequest
 from kvdrive.server.tool_formats import Call
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, FailFast, Field, WithJsonSchema, model_validator
 
-from kvdrive.server.fields import Fields, Says, refuse
-from kvdrive.server.messages import Json
+from kvdrive.server.common_fields import Model, ParallelCalls, Stream, Temperature, TopP
+from kvdrive.server.fields import Fields, Json, Says, refuse
 from kvdrive.server.tool_formats import TOOL_NAME
 
 
@@ -168,7 +168,7 @@ class ResponseRequest(Fields):
         "user": "as `safety_identifier`",
     }
 
-    model: Annotated[str, Says("the name of this server's model, as /v1/models has it", "the model")]
+    model: Model
     input: Annotated[
         list[InputItem],
         FailFast(),
@@ -183,17 +183,9 @@ class ResponseRequest(Fields):
         Field(ge=1),
         Says("a whole number, 1 or more", "tokens of the answer at most; default: as many as there is room"),
     ] = None
-    stream: Annotated[bool | None, Says("true or false", "true: the answer comes piece by piece")] = None
-    temperature: Annotated[
-        float | None,
-        Field(ge=0, le=2, allow_inf_nan=False),
-        Says("a number from 0 to 2", "0: always the most likely token; default: 1"),
-    ] = None
-    top_p: Annotated[
-        float | None,
-        Field(gt=0, le=1, allow_inf_nan=False),
-        Says("a number above 0 and up to 1", "samples from this share of the probability"),
-    ] = None
+    stream: Stream = None
+    temperature: Temperature = None
+    top_p: TopP = None
     tools: Annotated[
         list[ResponseTool] | None, FailFast(), Says("a list of objects with type and name", "what the model may call")
     ] = None
@@ -202,9 +194,7 @@ class ResponseRequest(Fields):
         WithJsonSchema({"enum": ["none", "auto", "required"]}),
         Says('"none", "auto", "required" or {"type": "function", "name": "..."}', "whether the model calls"),
     ] = None
-    parallel_tool_calls: Annotated[
-        bool | None, Says("true or false", "false: the answer has one call at most; default: true")
-    ] = None
+    parallel_tool_calls: ParallelCalls = None
     text: Annotated[TextOptions | None, Says("an object with format", "how the answer is written")] = None
 
     @model_validator(mode="after")

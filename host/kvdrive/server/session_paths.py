@@ -15,8 +15,8 @@ from kvdrive.errors import InputError, KvdriveError, UnsupportedError
 from kvdrive.prefix.entry import Entry
 from kvdrive.prefix.store import PrefixStore
 from kvdrive.server.errors import ApiError
-from kvdrive.server.fields import parse
-from kvdrive.server.protocol import Json, SlotRequest
+from kvdrive.server.fields import Json, parse
+from kvdrive.server.protocol import SlotRequest
 from kvdrive.server.scheduler import Scheduler
 
 Result = TypeVar("Result")

@@ -88,7 +88,7 @@ def _json_calls(arguments: str) -> Parse:
     """One object, or a list of them; `arguments`: the key of the arguments."""
 
     def parse(text: str) -> list[Call] | None:
-        found = _json(text.strip().removeprefix("<|python_tag|>"))
+        found = json_value(text.strip().removeprefix("<|python_tag|>"))
         calls = [_call(one, arguments) for one in (found if isinstance(found, list) else [found])]
         return [call for call in calls if call] if calls and all(calls) else None
 
@@ -99,16 +99,16 @@ def _call(found: Any, arguments: str) -> Call | None:
     if not isinstance(found, dict) or not isinstance(found.get("name"), str):
         return None
     given = found.get(arguments, {})
-    return _named(found["name"], _json(given) if isinstance(given, str) else given)
+    return _named(found["name"], json_value(given) if isinstance(given, str) else given)
 
 
 def _named(name: str, arguments: Any) -> Call | None:
-    if not re.match(TOOL_NAME, name) or not isinstance(arguments, dict):
+    if not re.fullmatch(TOOL_NAME, name) or not isinstance(arguments, dict):
         return None
     return Call(name, json.dumps(arguments, ensure_ascii=False))
 
 
-def _json(text: str) -> Any:
+def json_value(text: str) -> Any:
     """The value; None for a text that is no JSON."""
     try:
         return json.loads(text)
@@ -140,7 +140,7 @@ def _marked_calls(text: str) -> list[Call] | None:
     calls = []
     for one in text.split(_TOOL_CALLS):
         name, _, arguments = one.strip().partition(_ARGS)
-        calls.append(_named(name, _json(arguments)))
+        calls.append(_named(name, json_value(arguments)))
     return [call for call in calls if call] if all(calls) else None
 
 
@@ -159,7 +159,9 @@ def _tagged_calls(text: str) -> list[Call] | None:
     found = _FUNCTION.fullmatch(text)
     if not found or _PARAMETER.sub("", found[2]).strip():
         return None
-    given = {name: text if (value := _json(text)) is None else value for name, text in _PARAMETER.findall(found[2])}
+    given = {
+        name: text if (value := json_value(text)) is None else value for name, text in _PARAMETER.findall(found[2])
+    }
     call = _named(found[1], given)
     return [call] if call else None
 

@@ -28,6 +28,7 @@ ANSWERS = [
     ("Hermes", '<tool_call>\n{"name": "time", "arg', '<tool_call>\n{"name": "time", "arg', []),
     ("Hermes", '<tool_call>{"name": "a b"}</tool_call>', '<tool_call>{"name": "a b"}</tool_call>', []),
     ("Hermes", '<tool_call>{"name": "a", "arguments": [1]}</tool_call>', None, []),
+    ("Hermes", '<tool_call>{"name": "time\\n"}</tool_call>', None, []),
     ("Hermes", f"<tool_call>{'[' * 100_000}</tool_call>", None, []),
     ("Qwen3-Coder", TAGGED, "", [WEATHER]),
     ("Qwen3-Coder", "<tool_call><function=time></function></tool_call>", "", [TIME]),

@@ -78,6 +78,12 @@ def test_a_stream_adds_up_to_the_whole_answer(client, options):
     assert text == whole.output_text
 
 
+def test_an_answer_that_is_too_long_is_refused_by_the_name_of_its_field(client):
+    with pytest.raises(openai.BadRequestError, match="max_output_tokens is too large") as found:
+        create(client, max_output_tokens=5000)
+    assert found.value.param == "max_output_tokens"
+
+
 def fields(**change):
     return parse(ResponseRequest, json.dumps({"model": "m", "input": "x"} | change).encode())
 
