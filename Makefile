@@ -206,8 +206,8 @@ $(STAMPS)/kernels: $(STAMPS)/native
 PYTEST = $(BIN)/python -m pytest -n $(shell expr $(JOBS) + 1) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: test
-test: setup $(STAMPS)/kernels $(STAMPS)/system-fuzz $(STAMPS)/xrt ## everything that CI runs
-	@$(PYTEST) --store-durations -m "not slow" $(PYTEST_ARGS)
+test: setup $(STAMPS)/kernels $(STAMPS)/system-fuzz $(STAMPS)/xrt ## everything that CI runs; parts of tests/parts.toml if their inputs changed [ALL=1: always]
+	@$(PYTEST) --store-durations --store-passed $(if $(ALL),,--leave-out-passed) -m "not slow" $(PYTEST_ARGS)
 
 .PHONY: time-setup
 time-setup: setup ## how long `make run` and `make test` take in fresh clones; half an hour alone on the machine -> CONTRIBUTING.md
@@ -218,7 +218,7 @@ FULL = $(addprefix $(STAMPS)/,system-fuzz system-arm page xrt pnr-ecp5 pnr-gowin
 
 .PHONY: test-full
 test-full: setup $(STAMPS)/kernels $(FULL) ## the tests and the slow ones
-	@$(PYTEST) $(PYTEST_ARGS)
+	@$(PYTEST) --store-passed $(PYTEST_ARGS)
 
 .PHONY: lint
 lint: setup $(STAMPS)/system-lint $(STAMPS)/system-arm ## ruff, mypy, structure of host and openhls, clang-format, clang-tidy

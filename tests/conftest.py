@@ -7,9 +7,10 @@ import signal
 import pytest
 import typer.main
 import typer.testing
-from durations import pytest_addoption, pytest_collection_modifyitems, pytest_configure  # noqa: F401 - hooks
 
 from openhls.cosim import simulate
+
+pytest_plugins = ["durations", "parts"]  # of tests/shared
 
 # Before torch is imported: on processors without AVX-512, the bits of its float32 products depend on addresses.
 os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")

@@ -13,7 +13,7 @@ SHARED = Path(__file__).resolve().parents[1] / "shared"
 CONFTEST = """
 import sys
 sys.path.insert(0, {shared!r})
-from durations import pytest_addoption, pytest_collection_modifyitems, pytest_configure
+pytest_plugins = ["durations"]
 """
 TESTS = """
 import pytest
