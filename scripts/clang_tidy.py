@@ -1,6 +1,7 @@
 """Run clang-tidy over every C++ source of the tree, with the flags of the native build or of a csim build.
 
-Results are remembered by content (build/tidy), so that a second call only looks at what changed.
+A source that is clean is remembered by its content and that of the headers it includes (build/tidy): a second call
+looks at what changed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from csim.ap_headers import ap_headers
 ROOT = Path(__file__).resolve().parent.parent
 LLAMA_HEADERS = ROOT / "build" / "llama" / "include"
 CACHE = ROOT / "build/tidy"
+SAYS_S = 20.0  # between two lines of progress
 
 
 def flags(source: Path) -> list[str]:
@@ -63,18 +66,23 @@ def needs_xrt(source: Path) -> bool:
     return source.stem in ("xrt_card", "pyxrt")
 
 
-def digest_of_tree() -> bytes:
-    """Hash of all headers and of the configuration: any change there invalidates every result."""
-    total = hashlib.sha256((ROOT / ".clang-tidy").read_bytes())
-    for header in sorted([*ROOT.glob("hls/**/*.hpp"), *ROOT.glob("sim/drive/**/*.hpp")]):
-        total.update(header.read_bytes())
-    return total.digest()
+def key(source: Path, tools: bytes) -> str:
+    """Hash of a source, of all headers of this tree that it includes, of its flags, and of `tools`."""
+    total = hashlib.sha256(tools + repr([str(source.relative_to(ROOT)), *flags(source)]).encode())
+    asked = ["clang++-19", "-MM", *flags(source), str(source)]
+    rule = subprocess.run(asked, capture_output=True, text=True, cwd=ROOT)
+    if rule.returncode:  # clang-tidy says why
+        return ""
+    for name in sorted(set(rule.stdout.replace("\\\n", " ").split(":", 1)[1].split())):
+        total.update(name.encode() + b"\0" + hashlib.sha256((ROOT / name).read_bytes()).digest())
+    return total.hexdigest()
 
 
-def tidy(source: Path, tree: bytes) -> tuple[Path, str]:
+def tidy(source: Path, tools: bytes) -> tuple[Path, str]:
     """Findings of one source, empty when clean."""
-    stamp = CACHE / hashlib.sha256(tree + str(source).encode() + source.read_bytes()).hexdigest()
-    if stamp.exists():
+    name = key(source, tools)
+    stamp = CACHE / name
+    if name and stamp.exists():
         return source, ""
     # The path analyzer takes minutes in the vendor's wide integers and all its findings are inside them.
     vendor = "hls" in source.relative_to(ROOT).parts
@@ -82,7 +90,8 @@ def tidy(source: Path, tree: bytes) -> tuple[Path, str]:
     command = ["clang-tidy-19", "--quiet", *checks, str(source), "--", *flags(source)]
     run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     if run.returncode == 0:
-        stamp.touch()
+        if name:
+            stamp.touch()
         return source, ""
     return source, run.stdout + run.stderr
 
@@ -100,9 +109,13 @@ def main() -> int:
     if xrt_headers() is None:
         print("clang-tidy: XRT is not installed; the sources that need it are left out")
         sources = [source for source in sources if not needs_xrt(source)]
-    tree, failed = digest_of_tree(), 0
+    version = subprocess.run(["clang-tidy-19", "--version"], capture_output=True, check=True).stdout
+    tools, failed, said = version + (ROOT / ".clang-tidy").read_bytes(), 0, time.monotonic()
     with ThreadPoolExecutor(jobs) as pool:
-        for source, findings in pool.map(lambda s: tidy(s, tree), sources):
+        for done, (source, findings) in enumerate(pool.map(lambda s: tidy(s, tools), sources)):
+            if time.monotonic() > said + SAYS_S:
+                said = time.monotonic()
+                print(f"clang-tidy: {done} of {len(sources)} sources", flush=True)
             if findings:
                 failed += 1
                 print(f"{source.relative_to(ROOT)}\n{findings}", file=sys.stderr)
