@@ -63,7 +63,7 @@ def chat(
         import torch
 
         from kvdrive.generation.assistant import load_assistant
-        from kvdrive.generation.conversation import Conversation, is_kept
+        from kvdrive.generation.conversation import Conversation
         from kvdrive.generation.decode import Sampling
         from kvdrive.plugins.transformers import attach
         from kvdrive.private import cache_folder
@@ -86,8 +86,6 @@ def chat(
         open_named(folder / "drive.kv", options) as drives,
         attach(checkpoint.model, drives, config=config) as attached,
     ):
-        if not is_kept(attached.cache()):
-            raise InputError(f"{checkpoint.name} keeps layers in memory, which no drive can keep: use kvdrive serve")
         assistant = None
         if config.model.assistant:
             with waiting_for(f"loading {config.model.assistant}"):

@@ -18,7 +18,6 @@ from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.decode import Sampling, Step, steps
 from kvdrive.generation.spelling import as_held
 from kvdrive.generation.text import TextStream
-from kvdrive.kvcache.hf_cache import HfCache
 from kvdrive.plugins.transformers import Attachment
 
 Messages = list[dict[str, str]]  # each with "role" and "content", as chat templates take them
@@ -148,8 +147,3 @@ class Conversation:
             self.messages = json.loads(self._messages_file.read_text())
         except ValueError as error:
             raise InputError(f"{self._messages_file} is damaged: remove it to start anew") from error
-
-
-def is_kept(cache: HfCache) -> bool:
-    """True if a cache like this can be saved: all layers are on drives."""
-    return len(cache.batch.rows) == len(cache.layers)

@@ -156,7 +156,7 @@ class Batch:
         """
         if tokens:
             self._require_croppable()
-        for layer in self._others():
+        for layer in self.others.values():
             layer.crop(-tokens)
         if not tokens or not self.sequences:
             return
@@ -197,7 +197,7 @@ class Batch:
         try:
             if tokens:
                 self._require_croppable()
-                for layer in self._others():
+                for layer in self.others.values():
                     if isinstance(layer, CacheLayerMixin) and layer.get_seq_length() > tokens:
                         layer.crop(tokens - layer.get_seq_length())
             self.truncate(tokens)
@@ -282,7 +282,7 @@ class Batch:
             self._rearrange_sequences(rows)
         for view in self.rows:
             view.rearrange(rows)
-        for layer in self._others():
+        for layer in self.others.values():
             layer.reorder_cache(torch.tensor(rows))
         self.history.events.append(Rearrange(rows))
 
@@ -300,7 +300,7 @@ class Batch:
         """Rows; 0 before the first call."""
         if self.sequences:
             return len(self.sequences)
-        held = [layer.keys.shape[0] for layer in self._others() if getattr(layer, "keys", None) is not None]
+        held = [layer.keys.shape[0] for layer in self.others.values() if getattr(layer, "keys", None) is not None]
         return held[0] if held else 0
 
     def fork(self) -> Batch:
@@ -379,18 +379,22 @@ class Batch:
             self.listener.shrinks(tokens)
 
     def _require_croppable(self) -> None:
-        if any(isinstance(layer, LinearAttentionCacheLayerMixin) for layer in self._others()):
+        if any(isinstance(layer, LinearAttentionCacheLayerMixin) for layer in self.others.values()):
             raise UnsupportedError("some of the model's layers hold a state from which no token can be removed again")
 
-    def _others(self) -> list[Any]:
-        """The layers that are on no drive."""
-        return [layer for layer in self.layers if not isinstance(layer, RowsLayer)]
+    @property
+    def others(self) -> dict[int, Any]:
+        """The layers that are on no drive, by index: transformers' own."""
+        return {index: layer for index, layer in enumerate(self.layers) if not isinstance(layer, RowsLayer)}
+
+    def forget_others(self) -> None:
+        """Empty the layers that are on no drive."""
+        others = self._in_memory()
+        for index in self.others:
+            self.layers[index] = others[index]
 
     def _clear(self) -> None:
         self.part.removed = 0
-        others = self._in_memory()
-        for index, layer in enumerate(self.layers):
-            if isinstance(layer, RowsLayer):
-                layer.forget()
-            else:
-                self.layers[index] = others[index]
+        for view in self.rows:
+            view.forget()
+        self.forget_others()

@@ -11,6 +11,9 @@ class Listener(Protocol):
     def called(self, arguments: dict[str, Any]) -> None:
         """A call of the model with these arguments of its forward has succeeded."""
 
+    def checkpoints(self, first: int, end: int) -> list[int]:
+        """Numbers of tokens, between `first` and `end`, after which a call that computes these tokens should stop."""
+
     def shrinks(self, tokens: int) -> None:
         """All but the first `tokens` tokens are about to be removed from the drives."""
 

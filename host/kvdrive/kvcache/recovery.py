@@ -71,6 +71,7 @@ class Recovery:
         for view in batch.rows:
             if isinstance(view, MemoryLayer):
                 view.empty_memory()
+        batch.forget_others()
         self._repeat(batch, batch.history)
 
     def remove(self, batch: Batch, tokens: int) -> None:

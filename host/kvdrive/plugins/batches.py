@@ -6,6 +6,7 @@ import weakref
 from functools import partial
 from typing import cast
 
+import torch
 from transformers import PreTrainedModel
 from transformers.cache_utils import CacheLayerMixin
 
@@ -59,6 +60,9 @@ class Batches:
         batch = Batch(self._shared(), self._layers, self._in_memory(), placement, self._memory.write_buffer)
         weakref.finalize(batch, claim.release).atexit = False
         return self._registered(batch)
+
+    def device(self) -> torch.device:
+        return self._model.device
 
     def check_model(self) -> None:
         """See Placements. Raises InputError where an attention policy was measured for the model."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from kvdrive.kvcache.overflow import Overflow
 from kvdrive.kvcache.recovery import Recovery, is_loss
 from kvdrive.nvme.errors import CommandError
 from kvdrive.plugins.forward import Forward
+from kvdrive.plugins.pieces import pieces_of
 from kvdrive.plugins.positions import positions_of
 from kvdrive.plugins.watched_model import WatchedModel
 from kvdrive.targets.process import Owned
@@ -67,6 +69,8 @@ class Calls(Owned):
         cache = self._cache_of(bound.arguments)
         if cache is None:
             return self._forward.own(*args, **kwargs)
+        if pieces := pieces_of(cache.batch, flat(bound)):
+            return self._in_pieces(cache, pieces)
         bound.arguments["past_key_values"] = cache
 
         def run(past: Cache) -> Any:
@@ -74,6 +78,23 @@ class Calls(Owned):
             return self._forward.own(*one.args, **one.kwargs)
 
         return self._call(cache, flat(bound), run)
+
+    def _in_pieces(self, cache: HfCache, pieces: list[dict[str, Any]]) -> Any:
+        """The output of the last piece. A call that fails in one is undone as a whole."""
+        batch, before, output = cache.batch, cache.batch.length, None
+        try:
+            for number, piece in enumerate(pieces):
+                batch.part.in_prompt = number > 0 and before == 0
+                output = self._call(cache, piece, partial(self._compute, piece))
+        except BaseException:
+            batch.undo(before)
+            raise
+        finally:
+            batch.part.in_prompt = False
+        return output
+
+    def _compute(self, arguments: dict[str, Any], cache: Cache) -> Any:
+        return self._forward.own(**arguments, past_key_values=cache)
 
     def _call(self, cache: HfCache, arguments: dict[str, Any], run: Callable[[Cache], Any]) -> Any:
         """`run(cache)`, again as long as what failed can be repaired. A call that fails is undone."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from kvdrive.prefix.chain import GrowingChain
-from kvdrive.prefix.record import Record
+from kvdrive.prefix.record import Record, State
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,13 @@ class Entry:
 
     @property
     def bytes(self) -> int:
-        """Bytes of its K and V, shared ones included."""
-        return self.tokens * self.bytes_per_token
+        """Bytes of its K and V, shared ones included, and of its state."""
+        return self.tokens * self.bytes_per_token + self.state_bytes
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of its state of layers in memory, which it shares with no other session."""
+        return state_bytes(self.record)
 
 
 @dataclass
@@ -60,6 +65,17 @@ class NewEntry:
     tokens: int = 0
     tail: list[int] = field(default_factory=list)
     last: int = 0
+
+
+def state_of(record: str) -> State | None:
+    """The state that a record names."""
+    return Record.of(record).state if '"state": {' in record else None
+
+
+def state_bytes(record: str) -> int:
+    """Bytes of that state."""
+    state = state_of(record)
+    return 0 if state is None else state.bytes
 
 
 def describe(

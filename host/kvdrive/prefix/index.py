@@ -12,7 +12,7 @@ import re
 import sqlite3
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,12 @@ from kvdrive.database import DamagedError, Database
 from kvdrive.errors import InputError
 from kvdrive.prefix import sidecar
 from kvdrive.prefix.accounts import TABLES, Accounts
-from kvdrive.prefix.entry import Entry, NewEntry
+from kvdrive.prefix.entry import Entry, NewEntry, state_bytes, state_of
 from kvdrive.prefix.usage import Usage
 
 _VERSION = 1
 _UNFILLED = "unfilled"  # the counter of an index that does not name yet what the drives hold
+_AT_ONCE = 500  # keys in one query
 _CANDIDATES = 16  # sessions with the same longest prefix whose last tokens are compared
 _COUNTERS = ("day", "bytes_today", "bytes_written", "hits", "refused")  # of the governor, also beside the index
 _COLUMNS = (
@@ -152,6 +153,24 @@ class Index:
         there = {entry.id for entry in ends}
         return depth, ends + [entry for entry in longer if entry.id not in there]
 
+    def prefixes(self, root: int, keys: list[int], ids: Sequence[int]) -> list[Entry]:
+        """The sessions all of whose tokens are a prefix of `ids`, whose whole blocks have `keys`; the longest first."""
+        found: list[Entry] = []
+        with self._db.lock:
+            for first in range(0, len(keys) + 1, _AT_ONCE):
+                some = [root, *keys][first : first + _AT_ONCE]
+                found += self._entries(f"WHERE root=? AND last IN ({','.join('?' * len(some))})", (root, *some))
+        whole = {key: number for number, key in enumerate([root, *keys])}
+        return sorted(
+            (
+                entry
+                for entry in found
+                if whole[entry.last] == entry.tokens // entry.block
+                and entry.tail == list(ids[entry.tokens - len(entry.tail) : entry.tokens])
+            ),
+            key=lambda entry: -entry.tokens,
+        )
+
     def get(self, number: int) -> Entry | None:
         """The session with this number."""
         found = self._entries("WHERE id=?", (number,))
@@ -181,9 +200,14 @@ class Index:
         return None if row is None else _entry(row)
 
     def places(self) -> set[tuple[int, int]]:
-        """All (drive, session number) that sessions use."""
-        rows = self._rows("SELECT slices FROM sessions")
-        return {(one[0], one[1]) for (slices,) in rows for one in json.loads(slices)}
+        """All (drive, session number) that sessions and their states use."""
+        found = set()
+        for slices, record in self._rows("SELECT slices, record FROM sessions"):
+            places = json.loads(slices)
+            found |= {(one[0], one[1]) for one in places}
+            if (state := state_of(record)) is not None:
+                found.add((places[0][0], state.session))
+        return found
 
     # ---- changing ----
 
@@ -201,7 +225,7 @@ class Index:
         assert number is not None
         self._guard(number)
         self._sidecar_changed |= pinned
-        self.accounts.add_bytes(new.tenant, len(new.tail) * new.bytes_per_token)
+        self.accounts.add_bytes(new.tenant, len(new.tail) * new.bytes_per_token + state_bytes(new.record))
         self._add_blocks(number, new.tenant, keys, new.block * new.bytes_per_token)
         return number
 
@@ -231,7 +255,9 @@ class Index:
             "(SELECT 1 FROM blocks o WHERE o.key=b.key AND o.session!=b.session)",
             (number,),
         )[0][0]
-        self.accounts.add_bytes(entry.tenant, -gone * size - len(entry.tail) * entry.bytes_per_token)
+        self.accounts.add_bytes(
+            entry.tenant, -gone * size - len(entry.tail) * entry.bytes_per_token - entry.state_bytes
+        )
         self._db.write("DELETE FROM blocks WHERE session=?", (number,))
         self._db.write("DELETE FROM sessions WHERE id=?", (number,))
         self._sidecar_changed |= entry.pinned

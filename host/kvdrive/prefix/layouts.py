@@ -21,11 +21,15 @@ if TYPE_CHECKING:
 class Layouts:
     """The part of a record that all sessions of a tenant and a kind have. `shape`: KV heads and head dimension.
 
-    `inputs` is None without X-cache: sessions that hold layer inputs are then not found.
+    `inputs` is None without X-cache: sessions that hold layer inputs are then not found. `with_state`: the model has
+    layers in memory as well, whose state each session has beside its K and V.
     """
 
-    def __init__(self, backing: Backing, shape: tuple[int, int], tenant: str, append_options: int) -> None:
+    def __init__(
+        self, backing: Backing, shape: tuple[int, int], tenant: str, append_options: int, *, with_state: bool = False
+    ) -> None:
         self.tenant = tenant
+        self.with_state = with_state
         self._backing, self._shape, self._append_options = backing, shape, append_options
         self.renew()
 

@@ -28,11 +28,15 @@ _TRIES = 4  # sessions that are tried when the first ones turn out to be stale
 
 @dataclass(frozen=True)
 class Match:
-    """A fork of the stored session `entry`. The drives have K and V of its `tokens`, or said to have been removed."""
+    """A fork of the stored session `entry`. The drives have K and V of its `tokens`, or said to have been removed.
+
+    `state`: what the model's layers in memory hold behind them (`kvcache.states`); empty where it has none.
+    """
 
     entry: Entry
     sequence: Sequence
     tokens: list[int]
+    state: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -45,16 +49,29 @@ class _Known:
 
 
 class Lookups:
-    """What finds the sessions of each tenant. `shape`: the model's KV heads and head dimension."""
+    """What finds the sessions of each tenant. `shape`: the model's KV heads and head dimension. `with_state`: see
+    Layouts.
+    """
 
-    def __init__(self, stored: StoredSessions, governor: Governor, shape: tuple[int, int], append_options: int) -> None:
+    def __init__(
+        self,
+        stored: StoredSessions,
+        governor: Governor,
+        shape: tuple[int, int],
+        append_options: int,
+        *,
+        with_state: bool,
+    ) -> None:
         self._stored, self._governor, self._shape, self._append_options = stored, governor, shape, append_options
+        self._with_state = with_state
         self._by_tenant: dict[str, Lookup] = {}
 
     def of(self, tenant: str) -> Lookup:
         """What finds the sessions of a tenant."""
         if tenant not in self._by_tenant:
-            layouts = Layouts(self._stored.backing, self._shape, tenant, self._append_options)
+            layouts = Layouts(
+                self._stored.backing, self._shape, tenant, self._append_options, with_state=self._with_state
+            )
             self._by_tenant[tenant] = Lookup(self._stored, layouts, self._governor)
         return self._by_tenant[tenant]
 
@@ -190,6 +207,10 @@ class Lookup:
         known: list[_Known] = []
         for layout in self.layouts.all:
             chain = layout.chain
+            if self.layouts.with_state:
+                found = self._index.prefixes(chain.root, list(chain.keys(ids)), ids)
+                known += [_Known(entry.tokens, entry.tokens, entry) for entry in found[:1]]
+                continue
             depth, found = self._index.find(chain.root, chain.keys(ids))
             whole = depth * chain.block
             known += [_Known(self._common(entry, whole, ids), whole, entry) for entry in found]
@@ -219,6 +240,9 @@ class Lookup:
             common = wanted if ids is None else common_length(stored, ids)
             if common < min(known, wanted) or common == 0:
                 raise StaleError
+            state = self._stored.state(entry)
+            if (record.state is not None) != self.layouts.with_state or (state and common != entry.tokens):
+                raise StaleError
             if common < wanted:
                 gather(sequence.trim(common))
         except (CommandError, StaleError, IndexError) as error:
@@ -226,7 +250,7 @@ class Lookup:
             return None
         self._stats.hits += 1
         self._stats.hit_tokens += common
-        return Match(entry, as_stored(sequence, backing, record, common), stored[:common])
+        return Match(entry, as_stored(sequence, backing, record, common), stored[:common], state)
 
     def _forget(self, entry: Entry, fork: Sequence | None, error: Exception) -> None:
         """Remove a session from the index that is not on the drives as it should be."""

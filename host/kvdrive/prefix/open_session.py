@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from kvdrive import abi
 from kvdrive.errors import KvdriveError, TargetError
 from kvdrive.identity.calls import why_not_plain
 from kvdrive.kvcache.xcache.sequence import InputSequence
 from kvdrive.nvme.errors import CommandError
+from kvdrive.prefix.checkpoints import Checkpoints
 from kvdrive.prefix.commit import Committed
 from kvdrive.prefix.context import Context
 from kvdrive.prefix.layouts import Layouts
@@ -50,6 +50,7 @@ class OpenSession:
         self.metadata = Metadata()
         self.committed = Committed(context)
         self.full = ""
+        self._checkpoints = Checkpoints(context, batch, layouts.kv.block)
         self._context = context
         self._stats = context.stored.stats
         self._admitted: bool | None = None  # what the governor said; None before it was asked
@@ -60,6 +61,8 @@ class OpenSession:
         """Fill the empty batch with stored tokens."""
         entry, record = match.entry, Record.of(match.entry.record)
         self.batch.adopt([match.sequence], torch.tensor([match.tokens]), record.layers, record.events)
+        if match.state and self.strategy != "recompute":
+            self._checkpoints.restore(match.state)
         held, removed = record.split(match.tokens)
         self.tokens.fill([] if self.strategy == "recompute" else held, removed)
         # with X the fork's record may name tokens that the fork does not have: the next save replaces it
@@ -117,17 +120,15 @@ class OpenSession:
         self._count_load()
         before = len(tokens.held)
         tokens.held += ids[0].tolist()
-        every = self._context.every
-        if self._stored // every > self.saved // every:
-            try:
-                if self.batch.placement.drives_attend:
-                    self.save()
-                else:
-                    self._save_behind()
-            except BaseException:
-                tokens.truncate(before)  # the call counts as failed
-                raise
+        try:
+            self._save_if_due(ids.shape[1])
+        except BaseException:
+            tokens.truncate(before)  # the call counts as failed
+            raise
         return None
+
+    def checkpoints(self, first: int, end: int) -> list[int]:
+        return self._checkpoints.within(first, end) if self.layouts.with_state else []
 
     def shrinks(self, tokens: int) -> None:
         """See Listener. The index forgets the session before the drives do; a later save adds it again."""
@@ -295,6 +296,8 @@ class OpenSession:
         tokens = self._stored
         if not self.is_open or tokens <= self.saved or self._stop_if_full():
             return 0
+        if self.layouts.with_state and tokens != self.batch.length:
+            return 0  # the state is that behind all tokens
         if not self.admits(self.tokens.held[:tokens]):
             return 0
         row = self.batch.sequences[0]
@@ -324,18 +327,31 @@ class OpenSession:
 
         Raises CommandError, TargetError, RecordsFullError, sqlite3.Error.
         """
-        context, sequence, record = self._context, self.batch.sequences[0], self.record
-        ids = self.tokens.all(tokens)
+        if self.layouts.with_state:
+            return self._save_with_state(tokens)
+        self._write(self.record, tokens)
+        self.committed.commit(self.record, self.batch.sequences[0], self.tokens, tokens)
+
+    def _save_with_state(self, tokens: int) -> None:
+        """See `_save`. What the index names already stays a session of its own, which has another state."""
+        self._fork()
+        record = self._checkpoints.put(self.record, tokens)
+        self._context.on_step("state")
         try:
-            self.metadata.write(sequence.slices, record, ids)
-        except CommandError as error:
-            if error.status != abi.NvmeStatus.CAPACITY_EXCEEDED or not context.evictor.make_room():
-                raise
-            self.metadata.write(sequence.slices, record, ids)
-        context.on_step("explained")
+            self._write(record, tokens)
+            self.committed.commit(record, self.batch.sequences[0], self.tokens, tokens)
+        except BaseException:
+            if self.committed.tokens != tokens:
+                self._checkpoints.withdraw(record)
+            raise
+
+    def _write(self, record: Record, tokens: int) -> None:
+        """Make the first `tokens` tokens and their record durable. Raises as `_save` does."""
+        slices, ids = self.batch.sequences[0].slices, self.tokens.all(tokens)
+        self._context.making_room(lambda: self.metadata.write(slices, record, ids))
+        self._context.on_step("explained")
         self.batch.part.shared.backing.flush()
-        context.on_step("durable")
-        self.committed.commit(record, sequence, self.tokens, tokens)
+        self._context.on_step("durable")
 
     def _stop_if_full(self) -> bool:
         """Save no more of a sequence whose session takes no more records; what the index names of it stays.
@@ -367,6 +383,18 @@ class OpenSession:
             self._stats.late_loads += load.late
             self._stats.loaded_bytes += load.bytes
             self._context.costs.loaded(load)
+
+    def _save_if_due(self, new_tokens: int) -> None:
+        """Save behind a call of `new_tokens` tokens, if enough have come. Raises CommandError, TargetError."""
+        every = self._context.every
+        if self.layouts.with_state:
+            if self._checkpoints.is_due(new_tokens, self.record.bytes_per_token):
+                self.save_all()
+        elif self._stored // every > self.saved // every:
+            if self.batch.placement.drives_attend:
+                self.save()
+            else:
+                self._save_behind()
 
     def _wanted_keys(self, ids: list[int]) -> list[int]:
         """The keys under which the governor knows a prompt, in whatever layout it would be stored."""

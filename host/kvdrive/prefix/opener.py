@@ -42,7 +42,6 @@ class Opener:
         stats.lookups += find or match is not None
         try:
             batch, strategy = self.planner.place(request, match, waits=waits)
-            batch.require_on_drives()
         except BaseException:
             if match is not None:
                 drop([match.sequence])

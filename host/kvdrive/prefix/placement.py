@@ -33,6 +33,9 @@ class Placements(Protocol):
     def in_memory(self, tokens: int) -> Batch | None:
         """An empty batch in memory for `tokens` tokens; None where there is no room, or sequences are on drives."""
 
+    def device(self) -> torch.device:
+        """Where the model is."""
+
     def check_model(self) -> None:
         """Look closely if the model is still the one whose identity names sessions; if not, notify all batches."""
 

@@ -40,6 +40,8 @@ def rebuild(index: Index, backing: Backing) -> int:
     for found in _survey(backing, with_tokens=True):
         if not found.record.usable:
             continue  # a process was killed while it removed tokens
+        if found.record.state is not None and found.record.state.tokens != len(found.tokens):
+            continue  # a process was killed while it saved: what was saved before is a session of its own
         plain = replace(found.record, part=0, first=0, last=0).text()
         whole[plain, tuple(found.tokens)].append(found)
     count = 0

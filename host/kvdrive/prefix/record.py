@@ -17,6 +17,18 @@ CHAIN_BYTES = 2 * CHAIN_VALUES
 
 
 @dataclass(frozen=True)
+class State:
+    """What a model's layers in memory hold behind `tokens` tokens (see `states`): in drive session number `session` of
+    the drive that has the first part, `bytes` long; `sum`: SHA-256 in hexadecimal digits.
+    """
+
+    tokens: int
+    session: int
+    bytes: int
+    sum: str
+
+
+@dataclass(frozen=True)
 class Record:
     """What is needed to continue a session, besides its tokens.
 
@@ -27,7 +39,8 @@ class Record:
     chain names the removed tokens as well. `usable` False: tokens are being removed, so K and V do not fit the chain.
     `inputs`: of a session that holds layer inputs instead of K and V; the heads of its parts are then slices of X.
     `slices` and `slice_dim`: how many, and numbers in a row; `arithmetic`: what a projection's bits depend on beside
-    the model; `layers`: see `InputSequence.describe`.
+    the model; `layers`: see `InputSequence.describe`. `state`: of the layers in memory, where the model has some; such
+    a session is continued behind all of its tokens only.
     """
 
     model: str
@@ -44,6 +57,7 @@ class Record:
     removals: list[list[int]] = field(default_factory=list)
     usable: bool = True
     inputs: dict[str, Any] | None = None
+    state: State | None = None
 
     @property
     def chain(self) -> Chain:
@@ -96,4 +110,7 @@ class Record:
     @classmethod
     def of(cls, text: str) -> Record:
         """The record in `text`. Raises ValueError, TypeError."""
-        return cls(**json.loads(text))
+        found = json.loads(text)
+        if found.get("state") is not None:
+            found["state"] = State(**found["state"])
+        return cls(**found)

@@ -54,9 +54,17 @@ class PrefixStore:
             self.costs,
             every=options.every or backing.spill,
             check_model=placements.check_model,
+            device=placements.device,
         )
-        append_options = int(placements.on_drives().part.shared.append_options)
-        lookups = Lookups(self.stored, self.governor, shape, append_options)
+        example = placements.on_drives()
+        append_options, with_state = int(example.part.shared.append_options), not example.is_on_drives
+        if not example.rows:
+            raise UnsupportedError(
+                "no layer of this model attends to all tokens, so drives have nothing of its sessions"
+            )
+        if with_state and backing.xcache is not None:
+            raise UnsupportedError("X-cache stores no sessions of a model with layers in memory: attach it without")
+        lookups = Lookups(self.stored, self.governor, shape, append_options, with_state=with_state)
         self._opener = Opener(self.context, lookups, Planner(placements, self.costs))
         self.prefetch = Prefetch(self._opener, self.stored, self.evictor)
         with index.transaction():

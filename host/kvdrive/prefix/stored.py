@@ -14,11 +14,13 @@ from kvdrive.kvcache.backing import Backing, drop
 from kvdrive.kvcache.drive_sequence import DriveSequence, stored_at
 from kvdrive.kvcache.session import Session
 from kvdrive.nvme.errors import CommandError
-from kvdrive.prefix.entry import Entry
+from kvdrive.prefix import states
+from kvdrive.prefix.entry import Entry, state_of
 from kvdrive.prefix.index import Index
 from kvdrive.prefix.metadata import read_record
-from kvdrive.prefix.record import Record
+from kvdrive.prefix.record import Record, State
 from kvdrive.prefix.resume import Strategy
+from kvdrive.targets.queue import DriveQueue
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +82,31 @@ class StoredSessions:
         """Remove sessions and erase the bytes that no other session shares. Raises CommandError, TargetError."""
         for entry in self._forget(numbers):
             self.open(entry).erase()
+            if (place := self._state_of(entry)) is not None:
+                states.remove(*place, entry.model, erase=True)
+
+    def state(self, entry: Entry) -> bytes:
+        """The state of a session's layers in memory; empty where its model has none.
+
+        Raises StaleError, CommandError, TargetError."""
+        place = self._state_of(entry)
+        return b"" if place is None else states.read(*place)
+
+    def remove_state(self, entry: Entry) -> None:
+        """Remove the state of a session that the index does not name any more, while its sequence still runs."""
+        if (place := self._state_of(entry)) is not None:
+            self.remove_state_at(*place, entry.model)
+
+    def remove_state_at(self, queue: DriveQueue, state: State, model: str) -> None:
+        """Remove a state of `model` from a drive."""
+        try:
+            states.remove(queue, state, model)
+        except (CommandError, TargetError) as error:
+            log.info("a state could not be removed from the drive: %s", error)
+
+    def _state_of(self, entry: Entry) -> tuple[DriveQueue, State] | None:
+        state = state_of(entry.record)
+        return None if state is None else (self.backing.queues[entry.slices[0][0]], state)
 
     def _forget(self, numbers: list[int]) -> list[Entry]:
         with self.index.transaction():
@@ -102,3 +129,4 @@ class StoredSessions:
                     drop([sequence])
             except (CommandError, TargetError) as error:
                 log.info("a session could not be removed from the drive: %s", error)
+            self.remove_state(entry)

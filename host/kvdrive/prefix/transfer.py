@@ -38,6 +38,11 @@ def export(stored: StoredSessions, entry: Entry, path: Path) -> int:
             "the session holds layer inputs, whose K and V another machine may round otherwise: export one that was "
             "saved without X-cache"
         )
+    if record.state is not None:
+        raise InputError(
+            "the session has a state of its model's layers in memory, which a file does not hold: let the other machine "
+            "compute it"
+        )
     sequence = stored.open(entry)
     head = {"version": _VERSION, "record": asdict(replace(record, part=0, first=0, last=0))}
     tokens = sequence.each(lambda session: read_tokens(session, entry.tokens + record.removed))[0]

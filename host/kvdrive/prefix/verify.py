@@ -34,6 +34,7 @@ def verify(sequence: DriveSequence, entry: Entry, label: bytes, count: int) -> t
             found.model != expected.model
             or found.layers != expected.layers
             or found.removals != expected.removals
+            or found.state != expected.state
             or not found.usable
             or found.part != part
             or found.parts != len(parts)

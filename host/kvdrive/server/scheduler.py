@@ -158,7 +158,6 @@ class Scheduler:
         if self._limits.idle and self._sessions is not None:
             try:
                 attachment.open_sessions(self._sessions)
-                attachment.sessions.release(attachment.sessions.cache())  # raises where layers stay in memory
             except UnsupportedError as error:
                 log.warning("sessions do not survive the server: %s", error)
             else:

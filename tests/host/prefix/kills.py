@@ -1,6 +1,6 @@
 """Conversations in processes that are killed at a random step of what they do, again and again on the same drive.
 
-    python kills.py FOLDER KILLS SEED [drive|memory]
+    python kills.py FOLDER KILLS SEED [drive|memory] [MODEL]
 
 A step is a command of the drive, or a step of a save. Each process first finds what the one before it has saved, checks
 it, and goes on. Prints the number of kills, of processes and of tokens that were found again.
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 from attached_drives import LOADING_PAYS
+from family_models import SERVED
 from small_models import CONFIGS, prompts, random_model
 
 from kvdrive.generation.generate import greedy
@@ -87,9 +88,9 @@ def process(model, texts, folder, rng, at, active):
     return found
 
 
-def main(folder, kills, seed, active="drive"):
+def main(folder, kills, seed, active="drive", name="llama"):
     torch.set_num_threads(1)
-    model = random_model(CONFIGS["llama"])
+    model = random_model(CONFIGS[name] if name in CONFIGS else SERVED[name][0])
     texts = [greedy(model, prompts(1, PROMPT, seed=50 + chat), END - PROMPT + TURN) for chat in range(CHATS)]
     rng = random.Random(seed)
     killed = processes = 0

@@ -11,17 +11,22 @@ FOLDERS = [str(Path(file).parent) for file in (__file__, small_models.__file__)]
 
 
 @pytest.mark.parametrize(
-    ("kills", "active"),
+    ("kills", "active", "name"),
     [
-        (8, "drive"),
-        (6, "memory"),  # saves run in the background
-        pytest.param(500, "drive", marks=pytest.mark.slow),
-        pytest.param(500, "memory", marks=pytest.mark.slow),
+        (8, "drive", "llama"),
+        (6, "memory", "llama"),  # saves run in the background
+        (6, "drive", "qwen3-next"),
+        pytest.param(500, "drive", "llama", marks=pytest.mark.slow),
+        pytest.param(500, "memory", "llama", marks=pytest.mark.slow),
+        pytest.param(500, "drive", "qwen3-next", marks=pytest.mark.slow),
+        pytest.param(300, "drive", "gemma3", marks=pytest.mark.slow),
     ],
 )
-def test_killed_processes_lose_nothing(tmp_path, kills, active):
+def test_killed_processes_lose_nothing(tmp_path, kills, active, name):
     paths = f"import sys; sys.path[:0] = {FOLDERS!r}"
-    script = f"{paths}; import kills, pathlib; kills.main(pathlib.Path({str(tmp_path)!r}), {kills}, 1, {active!r})"
+    script = (
+        f"{paths}; import kills, pathlib; kills.main(pathlib.Path({str(tmp_path)!r}), {kills}, 1, {active!r}, {name!r})"
+    )
     done = forked.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{kills} kills in" in done.stdout

@@ -378,12 +378,6 @@ def test_a_padded_prompt_is_not_saved_with_a_warning(opened, model, caplog):
     assert "a sequence is not saved: its mask hides tokens" in caplog.text
 
 
-def test_layers_in_memory_are_refused_with_the_reason(opened):
-    config = CONFIGS["mistral"].__class__(**CONFIGS["mistral"].to_dict() | {"sliding_window": 64})
-    with opened(random_model(config)) as attached, pytest.raises(UnsupportedError, match="layers stay in memory"):
-        attached.sessions.cache(PROMPT)
-
-
 def test_sessions_of_a_dead_process_are_evicted_when_there_are_too_many(opened, model):
     with opened(model, sessions=SessionOptions(bounds=Bounds(sessions=2))) as attached:
         store = attached.sessions
