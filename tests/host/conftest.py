@@ -1,14 +1,16 @@
 """A drive in this process, torch on one thread, and a tiny checkpoint on disk with its own tokenizer."""
 
+import copy
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from attached_drives import attached_in, drives_in
+from family_models import SERVED
 from small_models import CONFIGS, random_model
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from kvdrive.kvcache.xcache.projections import Projections
 from kvdrive.perf import kept
@@ -109,6 +111,18 @@ def checkpoint(tmp_path_factory):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def hybrid_checkpoint(checkpoint, tmp_path_factory):
+    """The same tokenizer, and a model half of whose layers have a window of 16 tokens."""
+    folder = tmp_path_factory.mktemp("hybrid")
+    AutoTokenizer.from_pretrained(checkpoint).save_pretrained(folder)
+    config = copy.deepcopy(SERVED["gemma3"][0])
+    config.max_position_embeddings = 4096
+    config.eos_token_id, config.bos_token_id, config.pad_token_id = 0, None, None
+    random_model(config).save_pretrained(folder)
     return folder
 
 

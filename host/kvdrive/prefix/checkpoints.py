@@ -19,16 +19,18 @@ if TYPE_CHECKING:
     from kvdrive.kvcache.batch import Batch
 
 BLOCKS = 4  # of the drive between two checkpoints at least
+_LAST = 4  # tokens of a prompt behind its last checkpoint
+_SHORT = 64  # tokens that are computed again rather than stored
 _NEWEST = 2  # before the last one, which stay beside one in each doubling
 
 
 def within(first: int, end: int, spacing: int) -> list[int]:
     """Where the computation of the tokens `first` to `end` - 1 stops for a checkpoint.
 
-    These are `spacing` and its doublings, which prompts with the same beginning share, and the last multiple before the
-    last token, behind which a prompt that comes again continues.
+    These are `spacing` and its doublings, which prompts with the same beginning share, and the place before the last few
+    tokens: the prompt may come again, or with an answer whose first token a tokenizer joins to its last one.
     """
-    last = (end - 1) // spacing * spacing
+    last = end - _LAST if end - first > _SHORT else first
     doublings = [spacing << power for power in range(max(end // spacing, 1).bit_length())]
     return sorted({stop for stop in (*doublings, last) if first < stop < end})
 
@@ -60,17 +62,19 @@ class Checkpoints:
         self._context = context
         self._batch = batch
         self._spacing = BLOCKS * block
+        self._planned: list[int] = []
 
     def within(self, first: int, end: int) -> list[int]:
-        """See `within`."""
-        return within(first, end, self._spacing)
+        """See `within`. The calls that follow end there."""
+        self._planned = within(first, end, self._spacing)
+        return self._planned
 
-    def is_due(self, new_tokens: int, bytes_per_token: int) -> bool:
-        """True behind a call of `new_tokens` tokens if it ended at a checkpoint."""
-        tokens = self._batch.length
-        if tokens % self._spacing:
-            return False
-        return new_tokens > 1 or is_due(tokens, self._spacing, len(pack(self._batch.others)), bytes_per_token)
+    def is_due(self, bytes_per_token: int) -> bool:
+        """True behind a call that ended at a checkpoint."""
+        tokens, spacing = self._batch.length, self._spacing
+        if tokens in self._planned:
+            return True
+        return tokens % spacing == 0 and is_due(tokens, spacing, len(pack(self._batch.others)), bytes_per_token)
 
     def restore(self, state: bytes) -> None:
         """Give the layers in memory, which are empty, a state that was stored. Raises ValueError."""

@@ -121,7 +121,7 @@ class OpenSession:
         before = len(tokens.held)
         tokens.held += ids[0].tolist()
         try:
-            self._save_if_due(ids.shape[1])
+            self._save_if_due()
         except BaseException:
             tokens.truncate(before)  # the call counts as failed
             raise
@@ -384,11 +384,11 @@ class OpenSession:
             self._stats.loaded_bytes += load.bytes
             self._context.costs.loaded(load)
 
-    def _save_if_due(self, new_tokens: int) -> None:
-        """Save behind a call of `new_tokens` tokens, if enough have come. Raises CommandError, TargetError."""
+    def _save_if_due(self) -> None:
+        """Save behind a call of the model, if enough tokens have come. Raises CommandError, TargetError."""
         every = self._context.every
         if self.layouts.with_state:
-            if self._checkpoints.is_due(new_tokens, self.record.bytes_per_token):
+            if self._checkpoints.is_due(self.record.bytes_per_token):
                 self.save_all()
         elif self._stored // every > self.saved // every:
             if self.batch.placement.drives_attend:

@@ -40,8 +40,8 @@ def export(stored: StoredSessions, entry: Entry, path: Path) -> int:
         )
     if record.state is not None:
         raise InputError(
-            "the session has a state of its model's layers in memory, which a file does not hold: let the other machine "
-            "compute it"
+            "the session has a state of its model's layers in memory, which a file does not hold: let the "
+            "other machine compute it"
         )
     sequence = stored.open(entry)
     head = {"version": _VERSION, "record": asdict(replace(record, part=0, first=0, last=0))}

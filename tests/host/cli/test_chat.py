@@ -18,8 +18,8 @@ QUESTIONS = ("Who keeps the keys?", "Und die Werte?", "And the host?")
 
 @pytest.fixture
 def chat(checkpoint, tmp_path):
-    def call(*questions, folder="chat", options=()):
-        arguments = ["--model", checkpoint, "--drive", tmp_path / folder, "--max-new-tokens", 10, "--threads", 1]
+    def call(*questions, folder="chat", options=(), model=checkpoint):
+        arguments = ["--model", model, "--drive", tmp_path / folder, "--max-new-tokens", 10, "--threads", 1]
         return CliRunner().invoke(app, ["chat", *map(str, (*arguments, *options))], input="\n".join(questions) + "\n")
 
     return call
@@ -48,6 +48,20 @@ def test_a_closed_conversation_continues(chat, tmp_path):
     (asked, held), (computed, held_then), _ = counts(whole)
     assert asked < held  # the prompt and the answer are on the drive
     assert computed <= held_then - asked  # the first question is not computed again
+
+
+def test_a_conversation_of_a_model_with_windows_continues(chat, hybrid_checkpoint, tmp_path):
+    long, *others = QUESTIONS[0] * 30, *QUESTIONS[1:]
+    whole = chat(long, *others, folder="whole", model=hybrid_checkpoint)
+    assert whole.exit_code == 0, whole.output
+    first = chat(long, model=hybrid_checkpoint)
+    rest = chat(*others, model=hybrid_checkpoint)
+    assert messages(tmp_path / "chat") == messages(tmp_path / "whole")
+    assert counts(first) + counts(rest) == counts(whole)
+    (asked, held), (computed, held_then), _ = counts(whole)
+    assert asked < held
+    assert held > 256
+    assert computed <= held_then - asked  # a checkpoint before the answer, which a tokenizer may spell otherwise
 
 
 def test_a_conversation_of_layer_inputs_says_the_same(chat, tmp_path):

@@ -1,6 +1,7 @@
 """Sessions of models with layers in memory: windows, convolutions and recurrent states are stored beside K and V."""
 
 import copy
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -30,6 +31,16 @@ def forward(model, cache, ids):
         return model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[0, -1]
 
 
+def in_pieces(model, cache, prompt):
+    """The last token's logits, of a prompt that is computed up to each checkpoint by itself."""
+    stops = [0, *within(0, prompt.shape[1], SPACING), prompt.shape[1]]
+    for first, stop in pairwise(stops):
+        cache.batch.part.in_prompt = first > 0
+        logits = forward(model, cache, prompt[:, first:stop])
+    cache.batch.part.in_prompt = False
+    return logits
+
+
 def turn(model, store, ids, new_tokens, **options):
     """A turn of a conversation as the server computes it: all tokens, how many were found, and each step's logits."""
     cache = store.cache(ids, **options)
@@ -46,8 +57,8 @@ def turn(model, store, ids, new_tokens, **options):
 def test_a_conversation_goes_on_in_another_process_with_the_same_bits(opened, name):
     model, first, second = long_model(name), prompts(1, 90), prompts(1, 30, seed=5)
     with opened(model, folder="whole") as attached:  # one cache, which is never stored
-        cache, expected = attached.cache(), []
-        expected.append(forward(model, cache, first))
+        cache = attached.cache()
+        expected = [in_pieces(model, cache, first)]
         ids = first
         for _ in range(5):
             ids = torch.cat([ids, expected[-1].argmax().reshape(1, 1)], dim=1)
@@ -96,9 +107,9 @@ def test_a_prompt_leaves_checkpoints_where_others_can_go_on(opened, model, reque
     with opened(model) as attached:
         _, found, _ = turn(model, attached.sessions, prompt, 3)
         assert found == 0
-        assert entries(attached) == [256, 512, 1024, 1280, 1303]
+        assert entries(attached) == [256, 512, 1024, 1296, 1303]
         again, found, logits = turn(model, attached.sessions, prompt, 3)
-        assert found == 1280  # behind the last multiple; not all, since the last token is computed
+        assert found == 1296
     with opened(model) as attached:
         other = torch.cat([prompt[:, :700], prompts(1, 40, seed=8)], dim=1)
         tokens, found, after = turn(model, attached.sessions, other, 3)
@@ -116,10 +127,7 @@ def test_a_prompt_leaves_checkpoints_where_others_can_go_on(opened, model, reque
 def test_pieces_of_a_prompt_give_the_bits_of_separate_calls(opened, gemma):
     prompt = prompts(1, 600)
     with opened(gemma, folder="calls") as attached:
-        cache = attached.cache()
-        for first, stop in ((0, 256), (256, 512), (512, 600)):
-            cache.batch.part.in_prompt = first > 0
-            expected = forward(gemma, cache, prompt[:, first:stop])
+        expected = in_pieces(gemma, attached.cache(), prompt)
     with opened(gemma) as attached:
         assert torch.equal(turn(gemma, attached.sessions, prompt, 0)[2][0], expected)
 
@@ -150,8 +158,9 @@ def test_checkpoints_of_a_long_conversation_are_few(opened, gemma):
 
 def test_states_count_as_bytes(opened, gemma):
     with opened(gemma) as attached:
-        turn(gemma, attached.sessions, prompts(1, 100), 0)
+        turn(gemma, attached.sessions, prompts(1, 60), 0)
         (entry,) = attached.sessions.index.entries()
+        assert entry.tokens == 60
         assert entry.state_bytes > 2 * 15 * 2 * 32 * 4  # K and V of 15 tokens and two heads in float32
         assert attached.sessions.index.accounts.bytes() == entry.bytes
 
@@ -178,7 +187,7 @@ def test_an_index_made_again_finds_states_and_removes_orphans(opened, gemma, tmp
         assert entries(attached) == before
         assert places(attached) == held
         _, found, _ = turn(gemma, attached.sessions, torch.cat([prompt, prompts(1, 5, seed=2)], dim=1), 0)
-        assert found == 512
+        assert found == 596
         entry = attached.sessions.index.entries()[0]
         with attached.sessions.index.transaction():
             attached.sessions.index.remove(entry.id)  # as a process that is killed before the drive forgets it
@@ -189,7 +198,7 @@ def test_an_index_made_again_finds_states_and_removes_orphans(opened, gemma, tmp
 
 @pytest.mark.parametrize("damage", ["lost", "another"])
 def test_a_damaged_state_is_never_used(opened, gemma, damage, monkeypatch, caplog):
-    prompt = prompts(1, 100)
+    prompt = prompts(1, 60)
     with opened(gemma) as attached:
         turn(gemma, attached.sessions, prompt, 0)
         (entry,) = attached.sessions.index.entries()
@@ -278,11 +287,12 @@ def test_what_a_layer_holds_is_known_or_refused():
 
 
 def test_stops_of_a_prompt():
-    assert within(0, 1300, SPACING) == [256, 512, 1024, 1280]
-    assert within(600, 1300, SPACING) == [1024, 1280]
-    assert within(0, 257, SPACING) == [256]
-    assert within(0, 256, SPACING) == []
-    assert within(1290, 1300, SPACING) == []
+    assert within(0, 1300, SPACING) == [256, 512, 1024, 1296]
+    assert within(600, 1300, SPACING) == [1024, 1296]
+    assert within(0, 257, SPACING) == [253, 256]
+    assert within(0, 256, SPACING) == [252]
+    assert within(0, 60, SPACING) == []
+    assert within(1250, 1300, SPACING) == []
 
 
 def test_one_checkpoint_stays_in_each_doubling():

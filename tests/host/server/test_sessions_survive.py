@@ -105,6 +105,18 @@ def test_a_conversation_survives_kill_9(serve, checkpoint):
     assert (first, second) == (stock(checkpoint, LONG), stock(checkpoint, LONG + first))
 
 
+def test_a_conversation_of_a_model_with_windows_survives_the_server(serve_here, hybrid_checkpoint):
+    server = serve_here(hybrid_checkpoint)
+    first, cached, answer = ask(server, LONG, session="talk")
+    assert cached == 0
+    prompt_tokens = answer["usage"]["prompt_tokens"]
+    server = serve_here(hybrid_checkpoint)
+    second, cached, answer = ask(server, LONG + first, session="talk")
+    assert cached == prompt_tokens - 4  # the checkpoint before the answer, which the tokenizer spells otherwise
+    assert answer["kvdrive"]["resume"] == "attend"
+    assert (first, second) == (stock(hybrid_checkpoint, LONG), stock(hybrid_checkpoint, LONG + first))
+
+
 @pytest.mark.slow
 def test_sessions_of_layer_inputs_survive_kill_9(serve, checkpoint):
     """Forced: with grouped queries X is larger than K and V. Prompts are computed in parts, steps are shared."""
