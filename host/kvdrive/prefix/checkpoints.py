@@ -27,8 +27,8 @@ _NEWEST = 2  # before the last one, which stay beside one in each doubling
 def within(first: int, end: int, spacing: int) -> list[int]:
     """Where the computation of the tokens `first` to `end` - 1 stops for a checkpoint.
 
-    These are `spacing` and its doublings, which prompts with the same beginning share, and the place before the last few
-    tokens: the prompt may come again, or with an answer whose first token a tokenizer joins to its last one.
+    These are `spacing` and its doublings, which prompts with the same beginning share, and the place before the last
+    few tokens: the prompt may come again, or with an answer whose first token a tokenizer joins to its last one.
     """
     last = end - _LAST if end - first > _SHORT else first
     doublings = [spacing << power for power in range(max(end // spacing, 1).bit_length())]

@@ -80,6 +80,28 @@ def test_a_conversation_goes_on_in_another_process_with_the_same_bits(opened, na
     assert torch.equal(tokens, ids)
 
 
+FEW = (1, 2, 15, 16, 17, 63, 64, 65, 130)  # tokens around a window, a group of the drive and a block
+EVERY = [pytest.param(name, range(1, 200), marks=pytest.mark.slow) for name in HYBRIDS]
+
+
+@pytest.mark.parametrize(("name", "positions"), [("gpt-oss", FEW), ("granite4", FEW), ("lfm2", FEW), *EVERY])
+def test_a_model_that_stops_after_any_token_goes_on_with_the_same_bits(opened, name, positions):
+    model, ids = long_model(name), prompts(1, 220)
+    with opened(model) as attached:
+        for position in positions:
+            prompt = torch.cat([prompts(1, 1, seed=position), ids[:, 1 : position + 2]], dim=1)
+            cache, stopped = attached.cache(), attached.sessions.cache(prompt, find=False)
+            for one in (cache, stopped):
+                with torch.no_grad():  # as a whole: it wants all logits
+                    model(prompt[:, :position], past_key_values=one)
+            attached.sessions.release(stopped)
+            restored = attached.sessions.cache(prompt)
+            assert restored.get_seq_length() == position
+            for token in (prompt[:, position : position + 1], prompt[:, position + 1 : position + 2]):
+                assert torch.equal(forward(model, restored, token), forward(model, cache, token))
+            attached.sessions.discard(restored)
+
+
 @pytest.fixture(scope="module")
 def gemma():
     """Half of its layers have a window of 16 tokens."""
