@@ -104,9 +104,10 @@ class Batch:
         ids: torch.Tensor,
         layers: list[dict[str, Any]],
         removals: Several[Removal] = (),
-    ) -> None:
+    ) -> bool:
         """Fill the empty batch with sequences that hold K and V of ids [batch, tokens]; `describe_layers` made
-        `layers`. `removals` were made since the first token; `ids` includes those tokens.
+        `layers`. `removals` were made since the first token; `ids` includes those tokens. True if the model continues
+        behind them; False if they are to be computed again.
         """
         removed = sum(removal.tokens for removal in removals)
         self.sequences.extend(sequences)
@@ -116,12 +117,13 @@ class Batch:
             view.is_initialized = True
         self.part.removed = removed
         if not self.placement.adopt(self.rows, self.sequences, ids, removed):
-            return
+            return False
         first = 0
         for removal in removals:
             self.history.events += [Call(ids[:, first : removal.at], None, None, True), removal]
             first = removal.at
         self.history.events.append(Call(ids[:, first:], None, None, True))
+        return True
 
     def describe_layers(self) -> list[dict[str, Any]]:
         """Shape and scales of each layer on the drives, as plain values."""

@@ -104,7 +104,7 @@ class Attachment:
         Raises InputError when it was saved by another model or precision, CommandError, TargetError.
         """
         cache = self.cache()
-        saved.reopen(cache.batch, path)
+        saved.reopen(cache.batch, path, self._model.device)
         return cache
 
     def why_alone(self, cache: HfCache) -> str | None:

@@ -60,8 +60,8 @@ class OpenSession:
     def resume(self, match: Match) -> None:
         """Fill the empty batch with stored tokens."""
         entry, record = match.entry, Record.of(match.entry.record)
-        self.batch.adopt([match.sequence], torch.tensor([match.tokens]), record.layers, record.events)
-        if match.state and self.strategy != "recompute":
+        goes_on = self.batch.adopt([match.sequence], torch.tensor([match.tokens]), record.layers, record.events)
+        if goes_on and match.state:
             self._checkpoints.restore(match.state)
         held, removed = record.split(match.tokens)
         self.tokens.fill([] if self.strategy == "recompute" else held, removed)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+from base64 import b64decode, b64encode
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import torch
 
 from kvdrive import private
 from kvdrive.errors import InputError, UnsupportedError
-from kvdrive.kvcache import formats
+from kvdrive.kvcache import formats, states
 from kvdrive.kvcache.batch import Batch
 from kvdrive.kvcache.drive_sequence import places_of, stored_at
 from kvdrive.kvcache.history import Call
@@ -37,9 +38,11 @@ _VERSION, _EARLIER = 4, 3
 def save(batch: Batch, path: Path) -> None:
     """Make the batch durable and describe it in `path`. This process can go on using it.
 
-    Raises UnsupportedError when its tokens are not known or not all on drives, CommandError, TargetError, OSError.
+    What layers in memory hold is in the file itself. Raises UnsupportedError when its tokens are not known, or a layer
+    holds something that cannot be stored, CommandError, TargetError, OSError.
     """
-    batch.require_on_drives()
+    if not batch.drive_layers:
+        raise UnsupportedError("no layer of this model is on drives: there is nothing to save on them")
     ids, mask, positions = batch.token_ids(), batch.history.last_mask(), batch.history.position_ids()
     if batch.removals and positions is not None:
         raise UnsupportedError("a cache that lost tokens is saved only if its positions are the numbers of its tokens")
@@ -62,6 +65,7 @@ def save(batch: Batch, path: Path) -> None:
         "token_ids": ids.tolist(),
         "mask": None if mask is None else mask.long().tolist(),
         "positions": None if positions is None else positions.tolist(),
+        "state": None if batch.is_on_drives else b64encode(states.pack(batch.others)).decode(),
     }
     private.make_folder(path.parent)
     private.write_text(path, json.dumps(content))
@@ -69,8 +73,10 @@ def save(batch: Batch, path: Path) -> None:
     batch.retain()
 
 
-def reopen(batch: Batch, path: Path) -> None:
+def reopen(batch: Batch, path: Path, device: torch.device) -> None:
     """Fill the empty `batch` with what `save` left in `path`, also after a crash of the process that saved it.
+
+    `device`: the model's.
 
     Raises InputError when the file, the drives or the model are not those, CommandError, TargetError.
     """
@@ -96,13 +102,24 @@ def reopen(batch: Batch, path: Path) -> None:
         as_stored(sequence.fork(held), backing, one, held, row["positions"])
         for sequence, one, row in zip(before, records, rows, strict=True)
     ]
-    batch.adopt(forks, ids, record.layers, record.events)
+    if batch.adopt(forks, ids, record.layers, record.events):
+        _restore(batch, found.get("state"), path, device)
     if found["mask"] is not None or found["positions"] is not None:
         mask = None if found["mask"] is None else torch.tensor(found["mask"], dtype=torch.bool)
         positions = None if found["positions"] is None else torch.tensor(found["positions"])
         batch.history.events[-1] = Call(ids, positions, mask, True)
     save(batch, path)
     gather([future for sequence in before for future in sequence.close()])
+
+
+def _restore(batch: Batch, state: str | None, path: Path, device: torch.device) -> None:
+    """Fill the layers in memory. Raises InputError where they are others by now; the batch is empty then."""
+    try:
+        if batch.others or state is not None:
+            states.unpack(b64decode(state or "", validate=True), batch.others, device)
+    except (ValueError, TypeError, KeyError) as error:
+        batch.truncate(0)
+        raise InputError(f"{path} holds layers that this model does not have ({error}): start anew") from error
 
 
 def _check(batch: Batch, record: Record, path: Path) -> None:

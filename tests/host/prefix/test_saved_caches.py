@@ -12,6 +12,7 @@ import forked
 import pytest
 import small_models
 import torch
+from family_models import SERVED
 from small_models import CONFIGS, prompts, random_model
 
 from kvdrive.errors import InputError, UnsupportedError
@@ -207,3 +208,25 @@ def test_unknown_tokens_cannot_be_saved(tmp_path, target, llama):
         llama(inputs_embeds=torch.zeros(1, 3, 256), past_key_values=cache)
         with pytest.raises(UnsupportedError, match="without input_ids"):
             attached.save(cache, tmp_path / "chat.json")
+
+
+@pytest.mark.parametrize("name", ["gemma3", "qwen3-next"])
+def test_a_batch_of_a_model_with_layers_in_memory_goes_on(tmp_path, name):
+    model, ids = random_model(SERVED[name][0]), prompts(2, 40)
+    group = drives(tmp_path)
+    with attach(model, group) as attached, torch.no_grad():
+        cache = attached.cache()
+        model(ids, attention_mask=padding(ids), past_key_values=cache)
+        attached.save(cache, tmp_path / "chat.json")
+        step = ids[:, :1]
+        mask = torch.cat([padding(ids), torch.ones_like(step)], dim=1)
+        wanted = model(step, attention_mask=mask, past_key_values=cache).logits
+    with attach(model, group) as attached, torch.no_grad():
+        cache = attached.reopen(tmp_path / "chat.json")
+        assert torch.equal(model(step, attention_mask=mask, past_key_values=cache).logits, wanted)
+    described = json.loads((tmp_path / "chat.json").read_text())
+    for state in (None, "", "AAAA", described["state"][:-8]):
+        (tmp_path / "other.json").write_text(json.dumps(described | {"state": state}))
+        with attach(model, group) as attached, pytest.raises(InputError, match="layers that this model does not have"):
+            attached.reopen(tmp_path / "other.json")
+    close(group)
