@@ -43,7 +43,7 @@ def attend_on_host(
     elif attention_mask is not None:
         attention_mask = pad(attention_mask, (1, 0), value=True)
     out, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
-    return out[:, 1 if causal else 0 :, :, :head_dim], None
+    return out[:, 1 if causal else 0 :, :, :head_dim].contiguous(), None
 
 
 def causal_mask(mask: torch.Tensor | None, new_tokens: int, tokens: int, device: torch.device) -> torch.Tensor:

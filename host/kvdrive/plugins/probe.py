@@ -164,7 +164,7 @@ class _Run:
             worst = difference if queries is None else difference[queries.expand(difference.shape[:2])]
             if not bool((worst <= _TOLERANCE * ours.abs().max()).all()):
                 raise UnsupportedError(f"{where} computes something else than softmax(scale q.k) V")
-        return ours.to(query.dtype), None
+        return ours.to(query.dtype).contiguous(), None  # as transformers' own: some models view it
 
     def _look(
         self,

@@ -17,7 +17,7 @@ SEEDS = {"hunyuan": 3}  # as in test_families: with prompt 2, two of its logits 
 
 QUICK = (  # of each kind of layer one
     *("apertus", "cohere2", "gemma3", "gpt-neox", "gpt-oss", "granite4", "jamba", "lfm2", "llama4", "olmo2", "phi"),
-    *("qwen3-moe", "qwen3-next", "smollm3"),
+    *("gemma4", "qwen3-moe", "qwen3-next", "qwen3.5", "smollm3"),
 )
 
 

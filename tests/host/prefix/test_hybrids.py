@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from family_models import SERVED
+from pairs import some_quick
 from small_models import CONFIGS, prompts, random_model
 
 from kvdrive.errors import UnsupportedError
@@ -53,7 +54,10 @@ def turn(model, store, ids, new_tokens, **options):
     return ids, found, torch.stack(logits)
 
 
-@pytest.mark.parametrize("name", HYBRIDS)
+QUICK = ("gemma3", "gemma4", "gpt-oss", "jamba", "lfm2", "llama4", "nemotron-h", "qwen3-next", "qwen3.5")
+
+
+@pytest.mark.parametrize("name", some_quick(HYBRIDS, QUICK))
 def test_a_conversation_goes_on_in_another_process_with_the_same_bits(opened, name):
     model, first, second = long_model(name), prompts(1, 90), prompts(1, 30, seed=5)
     with opened(model, folder="whole") as attached:  # one cache, which is never stored
