@@ -20,6 +20,7 @@ from small_models import CONFIGS  # noqa: E402
 from kvdrive.doctor.model import row_of  # noqa: E402
 from pages.blocks import filled  # noqa: E402
 
+HYBRID = "sessions go on with the same bits"  # tests/host/prefix/test_hybrids.py takes these of the table
 ALSO = {
     "llama": "models/mini (`make run`), SmolLM2 (`make test-full`); the shape of Falcon 3",
     "mistral": "an all-sliding one too",
@@ -42,7 +43,10 @@ def table() -> str:
     served |= {name: config for name, (config, _) in SERVED.items() if name != "falcon3"}
     for name, config in sorted(served.items()):
         tested = "random weights: tokens equal transformers"
-        lines.append(_line(name, config, "; ".join(filter(None, [tested, ALSO.get(name)]))))
+        hybrid = HYBRID if name in SERVED and SERVED[name][1] == 1 else ""
+        refused = row_of(name, _default(config), 1 << 40).refused
+        default = f"the default shape is refused: {refused}" if refused else ""
+        lines.append(_line(name, config, "; ".join(filter(None, [tested, hybrid, ALSO.get(name), default]))))
     lines += ["", "| refused | heads per KV head | head dimension | why |", "| --- | ---: | ---: | --- |"]
     for name, (config, reason) in sorted(REFUSED.items()):
         _, group, head_dim, *_ = _cells(name, config)
