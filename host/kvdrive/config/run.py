@@ -35,7 +35,9 @@ class ModelOptions:
     """The model, and what computes it."""
 
     model: str = option(
-        "mini", "folder of a Hugging Face checkpoint, a .gguf file, or a name: mini, mini_relu, smollm2", short="m"
+        "mini",
+        "folder of a Hugging Face checkpoint, a .gguf file, or a name: mini, mini_relu, smollm2, gemma3-270m",
+        short="m",
     )
     dtype: str = option(
         "float32",

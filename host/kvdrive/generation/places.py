@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from kvdrive.errors import InputError
+from kvdrive.generation import gemma
 from kvdrive.tree import ROOT
 
 SHIPPED = ("mini", "mini_relu")  # folders of models/ in the source tree
@@ -16,8 +17,10 @@ _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 def find(name: str) -> Path:
     """The checkpoint `name`: a folder with config.json, or a GGUF file. Raises InputError when there is none.
 
-    `name`: a shipped model, "smollm2", or a path.
+    `name`: a shipped model, "smollm2", "gemma3-270m", or a path.
     """
+    if name == gemma.NAME:
+        return gemma.gguf_file()
     if name == SMOLLM2:
         from kvdrive.generation import gguf  # imports transformers
 
@@ -36,5 +39,5 @@ def find(name: str) -> Path:
         )
     raise InputError(
         f"no checkpoint in '{name}': give a Hugging Face folder (config.json, *.safetensors, a tokenizer), "
-        "a .gguf file, 'mini' or 'smollm2'"
+        "a .gguf file, 'mini', 'smollm2' or 'gemma3-270m'"
     )
