@@ -79,8 +79,8 @@ def _remove(target: Target, number: int, model: str, *, erase: bool) -> None:
     try:
         found = read_record(session)
     except CommandError as error:
-        if error.status == abi.NvmeStatus.TOKENS_MISSING:
-            return  # there is no such session
+        if error.status == abi.NvmeStatus.UNKNOWN_SESSION:
+            return
         raise
     if found is None or found.model != model or found.layers:
         return

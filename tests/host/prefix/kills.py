@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -21,6 +22,7 @@ from kvdrive.generation.generate import greedy
 from kvdrive.plugins.transformers import attach
 from kvdrive.targets.emulator import Emulator
 
+ATTENDING_PAYS = replace(LOADING_PAYS, attend_token=0, attend_pair=0)
 PROMPT, END, CHATS, TURN = 130, 230, 3, 20
 
 
@@ -62,7 +64,7 @@ def process(model, texts, folder, rng, at, active):
         assert drive._drive.check() == []
         with attach(model, drive, sessions=True, spill=8, active=active) as attached:
             store = attached.sessions
-            store.costs.rates = LOADING_PAYS
+            store.costs.rates = LOADING_PAYS if active == "memory" else ATTENDING_PAYS
             for chat in rng.sample(range(CHATS), CHATS):
                 text, acknowledged = texts[chat], folder / f"{chat}.acknowledged"
                 saved = int(acknowledged.read_text()) if acknowledged.exists() else 0
