@@ -286,6 +286,6 @@ class Source:
             self._edits.append((start, start, f"[[clang::noinline]]\n{self._margin(start)}"))
             self.notes.stages.add((self._places.location(start).line, self._places.column(start)))
         statements = self._syntax.statements(scope)
-        returns = (start for start, _ in statements if self._masked.startswith("return", start))
+        returns = (start for start, _ in statements if self._syntax.is_return(start))
         last = next(returns, self._closing[scope])
         self._edits.append((last, last, f'asm volatile("{END_DATAFLOW}"); '))
