@@ -10,13 +10,12 @@ from openhls.errors import OpenHlsError
 from openhls.names import KEYWORDS
 
 _FILES = Path(__file__).parent / "project"
-# What C++ and its testbench have, beside the words that SystemVerilog has, too.
-_TAKEN = frozenset(
-    "asm auto bool catch char constexpr decltype delete double explicit expected factor false float friend goto half in "
-    "inline kernel_tb length lengths load long main mutable n namespace noexcept nullptr numbers operator out printf "
-    "private products public scale short sizeof std store switch template throw true try typeid typename using "
-    "volatile".split()
-)
+_WORDS = """
+asm auto bool catch char constexpr decltype delete double explicit expected factor false float friend goto half in
+inline kernel_tb length lengths load long main mutable n namespace noexcept nullptr numbers operator out printf
+private products public scale short sizeof std store switch template throw true try typeid typename using volatile
+"""
+_TAKEN = frozenset(_WORDS.split())  # by C++ and by the files themselves, beside what SystemVerilog takes
 
 
 def make_project(folder: Path) -> list[Path]:
