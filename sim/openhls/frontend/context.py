@@ -98,7 +98,7 @@ class Context:
 
     def ways_of(self, operand: Operand, location: Location) -> list[Way]:
         """Where a pointer can lead."""
-        if isinstance(operand, Local) and operand.name in self.ways:
+        if isinstance(operand, Local) and self.ways.get(operand.name):
             return self.ways[operand.name]
         if isinstance(operand, Global):
             return [Way(Address("@" + operand.name, operand.offset))]

@@ -98,11 +98,11 @@ class Roots:
         """What a getelementptr adds: (bytes of a step, how many steps)."""
         address = element_address(Address(""), it)
         found: list[tuple[int, int | Operand]] = [(step, value) for value, step in address.terms]
-        return found + self.constant(address.offset, self.of(it.operands[0]))
+        return [*found, *self.constant(address.offset, self.of(it.operands[0]))]
 
-    def constant(self, offset: int, roots: set[str]) -> list[tuple[int, int | Operand]]:
+    def constant(self, offset: int, roots: set[str]) -> list[tuple[int, int]]:
         """Bytes as steps of the arrays that a pointer may be in."""
-        found: list[tuple[int, int | Operand]] = []
+        found: list[tuple[int, int]] = []
         for step in self.steps(roots):
             count = int(offset / step)
             if count:

@@ -98,6 +98,7 @@ class _Scaled:
         if it.opcode == "phi":  # one counter is enough
             assert isinstance(it.type, Int)
             factor = Number(it.type.width, step)
-            product = Instruction("mul", it.name, it.type, [result, factor], [it.type] * 2, frozenset({"nsw"}))
+            flags = frozenset({"nsw"}) if it.type == Int(64) else frozenset()
+            product = Instruction("mul", it.name, it.type, [result, factor], [it.type] * 2, flags)
             self.rewriting.instead(it, replace(product, location=it.location))
         return result

@@ -168,8 +168,8 @@ def _optimised(text: str, top: str, stages: set[tuple[int, int]], folder: str, f
         (place / "ir").write_text(ir)
         (place / "symbol").write_text(symbol)
 
-    parts = [_versions(), Path(__file__).read_bytes(), top, repr(sorted(stages)), os.getcwd(), text]
-    key: list[str | bytes] = [*parts, *(["folds"] if folds else [])]
+    key: list[str | bytes] = [_versions(), Path(__file__).read_bytes(), top, repr(sorted(stages)), os.getcwd(), text]
+    key += ["folds"] if folds else []
     kept = store.kept("llvm", key, make)
     ir = (kept / "ir").read_text().replace(f'filename: "{_FOLDER}/', f'filename: "{folder}/')
     return ir, (kept / "symbol").read_text()

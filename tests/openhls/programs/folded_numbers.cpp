@@ -13,7 +13,7 @@ static void sines(short table[32]) {
 static void weights(int table[4][8]) {
   for (int i = 0; i < 4; i++) {
     for (int j = 0; j < 8; j++) {
-      const float weight = 0.54f - 0.46f * cosf(0.7f * (float)(8 * i + j)) + (float)pow(1.1, i);
+      const float weight = 0.54f - 0.46f * cosf(0.7f * (float)(8 * i + j)) + (float)pow(1.1, i + j);
       table[i][j] = (int)round(256.0f * weight);
     }
   }
