@@ -26,6 +26,9 @@ def count_elements(function: Function, roots: Roots, left_alone: frozenset[str])
     for it in list(roots.made.values()):
         if counts_bytes(it) and not (leads := roots.of(it.operands[0])) & left_alone:
             scaled.try_steps(it, [step for step in roots.steps(leads) if step > 1])
+    for it in roots.made.values():
+        if it.opcode == "icmp":
+            scaled.compare_elements(it)
     scaled.rewriting.finish()
 
 
@@ -44,6 +47,16 @@ class _Scaled:
         if step is not None:
             it.operands[1] = self._quotient(index, step)
             it.flag = Array(step, _BYTE)
+
+    def compare_elements(self, it: Instruction) -> None:
+        """Compares elements where bytes were compared, so that bytes need not be counted."""
+        first, second = it.operands
+        for name, step in list(self._quotients):
+            is_known = isinstance(second, Local) and (second.name, step) in self._quotients
+            is_multiple = isinstance(second, Number) and self._divides(step, second, frozenset(), set())
+            if isinstance(first, Local) and first.name == name and (is_known or is_multiple):
+                it.operands = [self._quotient(first, step), self._quotient(second, step)]
+                return
 
     def _divides(self, step: int, operand: Operand, without: frozenset[str], assumed: set[str]) -> bool:
         """`without`: the kinds of wrapping that sums must not have: one of them is enough."""

@@ -9,7 +9,7 @@ import pytest
 
 from openhls.errors import Unsupported
 from openhls.ir import Opcode, Program, loops_of, operations_of
-from openhls.pipeline import compile_program
+from openhls.pipeline import compile_program, write_design
 
 REFUSED = {
     "order of two arrays": (
@@ -111,5 +111,7 @@ def test_a_loop_over_pointers_into_memory_asks_for_them_before_it(tmp_path: Path
 
 
 def test_a_pointer_that_moves_in_an_array_counts_elements(tmp_path: Path) -> None:
-    arrays = compiled(BYTES, tmp_path).processes["top"].arrays
-    assert [(array.length, array.width) for array in arrays] == [(16, 32)]
+    program = compiled(BYTES, tmp_path)
+    assert [(array.length, array.width) for array in program.processes["top"].arrays] == [(16, 32)]
+    regions = write_design(program, "top", tmp_path / "rtl").regions
+    assert [region.interval for region in regions if region.interval is not None] == [1]
