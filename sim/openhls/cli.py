@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands: `csim` runs the C++ as software, `build` writes RTL and a schedule report, `cosim` compares the two,
-`report` prints the schedule of built RTL, `show` the program in between, `estimate` counts LUTs."""
+"""The commands: `new` makes a project, `csim` runs the C++ as software, `build` writes RTL and a schedule report,
+`cosim` compares the two, `report` prints the schedule of built RTL, `show` the program in between, `estimate` counts
+LUTs."""
 
 from __future__ import annotations
 
@@ -25,6 +26,7 @@ from openhls.frontend.diagnostics import WrongCpp
 from openhls.frontend.directives import read_tcl
 from openhls.frontend.interfaces import FLOWS
 from openhls.ir import Program
+from openhls.new import make_project
 from openhls.pipeline import checked, compile_program, write_design
 from openhls.printer import print_program
 from openhls.schedule.target import DEFAULT, platform_names, target_of
@@ -59,6 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     hardware.add_argument("--json", action="store_true", help="print the report as JSON")
     bench = argparse.ArgumentParser(add_help=False)
     bench.add_argument("--tb", dest="benches", type=Path, action="append", default=[], help="a file of the testbench")
+    new = commands.add_parser("new", help="make a folder with a kernel, a testbench and their description")
+    new.add_argument("folder", type=Path, metavar="NAME", help="the folder; the kernel gets its name")
     commands.add_parser("csim", parents=[software, bench], help="compile with g++ and run the testbench's main")
     build = commands.add_parser("build", parents=[source, hardware], help="write the RTL and the schedule report")
     build.add_argument("--out", type=Path, required=True, help="the folder to write")
@@ -211,7 +215,14 @@ def _comparison(found: Cosimulation, problem: str, run: TestbenchRun | None) -> 
 
 
 def _of_folder(options: argparse.Namespace) -> int:
-    """The commands about RTL that is there already."""
+    """A new project, and the commands about RTL that is there already."""
+    if options.command == "new":
+        for path in make_project(options.folder):
+            print(path)
+        for command in ("csim", f"build --out {options.folder}/rtl", "cosim --stalls"):
+            name, _, rest = command.partition(" ")
+            print(f"  openhls {name} --config {options.folder}/hls_config.cfg {rest}".rstrip())
+        return 0
     if options.command == "estimate":
         print(json.dumps(estimate(options.folder, options.top), indent=1))
         return 0
@@ -244,7 +255,7 @@ def main(arguments: list[str] | None = None) -> int:
     is at fault. `csim`, and `cosim` where g++ and RTL agree, return what the testbench does."""
     options = _parser().parse_args(arguments)
     try:
-        return _of_folder(options) if options.command in ("estimate", "report") else _of_source(options)
+        return _of_folder(options) if options.command in ("new", "estimate", "report") else _of_source(options)
     except OpenHlsError as error:
         print(f"openhls: {error}", file=sys.stderr)
         if isinstance(error, WrongCpp) and getattr(options, "verbose", False):

@@ -118,3 +118,27 @@ def test_a_fault_of_the_compiler_is_not_blamed_on_the_source(
     monkeypatch.setattr(cli, "write_design", fails)
     assert cli.main(["build", "--config", str(component), "--out", str(tmp_path / "out")]) == cli.FAULT
     assert "a fault of openhls, not of the C++ (NetlistError: net x has two drivers)" in capsys.readouterr().err
+
+
+def test_a_new_project_builds_and_its_testbench_passes(tools: None, tmp_path: Path, capfd) -> None:
+    folder = tmp_path / "gain"
+    assert cli.main(["new", str(folder)]) == 0
+    described = ["--config", str(folder / "hls_config.cfg")]
+    assert sorted(path.name for path in folder.iterdir()) == ["gain.cpp", "gain.hpp", "gain_tb.cpp", "hls_config.cfg"]
+    assert cli.main(["csim", *described]) == 0
+    assert cli.main(["cosim", *described, "--strict", "--stalls", "--out", str(tmp_path / "rtl"), "--json"]) == 0
+    report = json.loads(capfd.readouterr().out.partition("{")[2].join(("{", "")))
+    assert (report["top"], report["status"], report["calls"], report["warnings"]) == ("gain", 0, 4, [])
+    assert {region["interval"] for region in report["regions"] if region["interval"] is not None} == {1}
+
+
+@pytest.mark.parametrize("name", ["int", "always", "2nd", "a-b", "load", "a__b", ""])
+def test_a_new_project_needs_a_name_that_all_languages_take(name: str, tmp_path: Path, capsys) -> None:
+    assert cli.main(["new", str(tmp_path / "made" / name) if name else "/"]) == cli.REFUSED
+    assert "is no name for a kernel" in capsys.readouterr().err
+
+
+def test_a_new_project_writes_over_nothing(tmp_path: Path, capsys) -> None:
+    assert cli.main(["new", str(tmp_path / "gain")]) == 0
+    assert cli.main(["new", str(tmp_path / "gain")]) == cli.REFUSED
+    assert "is there already: take another name" in capsys.readouterr().err

@@ -40,11 +40,13 @@ class Accesses:
             self._chosen[(it.name, which)] = node
 
     def load(self, it: Instruction, reach: Node) -> Operand:
-        cases = [(node, self._load(it, address, node)) for node, address in self._ways(it.operands[0], reach)]
+        cases = [
+            (node, self._load(it, address, node)) for node, address in self._ways(it.operands[0], it.type.size, reach)
+        ]
         return self.flow.choose(cases, reach, it.name)
 
     def store(self, it: Instruction, reach: Node) -> None:
-        for node, address in self._ways(it.operands[1], reach):
+        for node, address in self._ways(it.operands[1], it.types[0].size, reach):
             self._store(it, address, node)
 
     def copy(self, it: Instruction, reach: Node) -> None:
@@ -69,10 +71,10 @@ class Accesses:
         else:
             self.memory.store(target, value, size, predicate, location)
 
-    def _ways(self, operand: LlvmOperand, reach: Node) -> list[tuple[Node, Address]]:
+    def _ways(self, operand: LlvmOperand, size: int, reach: Node) -> list[tuple[Node, Address]]:
         """Where a pointer leads, and when."""
         found = []
-        for way in self.draft.context.ways_of(operand, self.draft.builder.location):
+        for way in self.draft.context.accessed_ways(operand, size, self.draft.builder.location):
             node = reach
             for choice in way.choices:
                 node = self.flow.conditions.both(node, self._chosen[choice])

@@ -17,6 +17,7 @@ from openhls.frontend.context import Context, Granule, make_context, usual_eleme
 from openhls.frontend.diagnostics import WrongCpp
 from openhls.frontend.directives import Directive
 from openhls.frontend.interfaces import FLOWS, Interfaces
+from openhls.frontend.llvm.instructions import FloatingPoint
 from openhls.frontend.llvm.module import Function, Module
 from openhls.frontend.llvm.reader import read_module
 from openhls.frontend.lowering import Lowering
@@ -141,8 +142,18 @@ def lower_program(
     """`flow`: what arguments without INTERFACE are (interfaces.FLOWS). Raises Unsupported for C++ outside the subset,
     with `strict` also for what would be a warning; OpenHlsError for wrong C++ or missing tools."""
 
-    def attempt(unrolled: frozenset[Place]) -> Program:
-        return _compile(compile_source(source, top, includes, defines, directives, unrolled), strict, flow, finish)
+    def attempt(unrolled: frozenset[Place], folded: frozenset[Place] = frozenset()) -> Program:
+        compiled = compile_source(source, top, includes, defines, directives, unrolled, folded)
+        try:
+            return _compile(compiled, strict, flow, finish)
+        except FloatingPoint as error:
+            place = error.location.file, error.location.line
+            if place in folded:
+                raise
+            try:  # numbers that constants give, such as a table of sines
+                return attempt(unrolled, folded | {place})
+            except OpenHlsError:
+                raise error from None
 
     try:
         program = attempt(frozenset())

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from openhls.errors import Unsupported
 from openhls.frontend.addresses import BURST_AT, BURST_STREAMS, STREAM_BYTES, Address, element_address, walk
 from openhls.frontend.graph import Graph
-from openhls.frontend.llvm.module import Function, Global, Instruction, Local, Module, Number, Operand, Variable
-from openhls.frontend.moving import index_moving_pointers
+from openhls.frontend.llvm.module import Function, Global, Instruction, Local, Module, Null, Number, Operand, Variable
+from openhls.frontend.numbered import number_pointers
 from openhls.frontend.objects import Shape
 from openhls.frontend.types import Array, Int, Pointer, Struct, Type
 from openhls.frontend.whole_stores import Access, Together, stored_together, used_bytes
@@ -98,12 +98,22 @@ class Context:
 
     def ways_of(self, operand: Operand, location: Location) -> list[Way]:
         """Where a pointer can lead."""
-        if isinstance(operand, Local) and operand.name in self.ways:
+        if isinstance(operand, Local) and self.ways.get(operand.name):
             return self.ways[operand.name]
         if isinstance(operand, Global):
             return [Way(Address("@" + operand.name, operand.offset))]
         place = self.function.location if location == UNKNOWN else location
         raise Unsupported(place, "a pointer that is computed at run time", "use an array and an index")
+
+    def accessed_ways(self, operand: Operand, size: int, location: Location) -> list[Way]:
+        """Where a pointer can lead where `size` bytes are accessed: not behind the last element."""
+        ways = self.ways_of(operand, location)
+        inside = [way for way in ways if self._is_inside(way.address, size)]
+        return inside if inside else ways
+
+    def _is_inside(self, address: Address, size: int) -> bool:
+        held = self.objects.get(address.base)
+        return held is None or bool(address.terms) or 0 <= held.offset + address.offset <= held.root.size - size
 
     def address(self, operand: Operand, location: Location) -> Address:
         """Where a pointer leads, if that is fixed."""
@@ -141,7 +151,7 @@ def make_context(
     `bound` holds what the pointer parameters and global variables ("@" and the name) lead to, if the caller knows.
     """
     if not function.indexed:
-        index_moving_pointers(function)
+        number_pointers(module, function, memories)
         function.indexed = True
     context = Context(function, dict(bound), callers=callers, memories=memories)
     usual = {name: usual_element(function.pointees.get(name)) for name in memories}
@@ -248,6 +258,7 @@ def _find_ways(context: Context, it: Instruction, selects: dict[str, Instruction
         context.ways[it.name] = [
             Way(way.address, (*way.choices, (it.name, which)))
             for which, operand in enumerate(options)
+            if not isinstance(operand, Null)  # nothing may be accessed there
             for way in context.ways_of(operand, it.location)
         ]
 
@@ -333,7 +344,7 @@ def _learn(module: Module, context: Context, it: Instruction) -> None:
     if it.opcode in ("load", "store"):
         loads = it.opcode == "load"
         touched = (it.type if loads else it.types[0]).size
-        for way in context.ways_of(it.operands[-1], it.location):
+        for way in context.accessed_ways(it.operands[-1], touched, it.location):
             address = way.address
             if it.flag == "volatile" and address.base in context.memories:
                 it.flag = ""  # every access to memory is made, once

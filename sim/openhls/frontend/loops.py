@@ -46,7 +46,8 @@ def describe_loop(
     pipeline = note.of_kind("PIPELINE")
     if pipeline and "rewind" in pipeline[0].words:
         notes.warn(pipeline[0].location, "PIPELINE rewind: the next run of the loop starts when this one has ended")
-    if pipeline and not loop.innermost:
+    stated_interval = _pipeline(pipeline[0]) if pipeline else Pipeline()
+    if pipeline and not loop.innermost and not stated_interval.off:
         raise Unsupported(
             pipeline[0].location,
             "PIPELINE of a loop with loops in it",
@@ -61,7 +62,7 @@ def describe_loop(
         location=location,
         name=note.label,
         trip_count=trip_count,
-        pipeline=_pipeline(pipeline[0]) if pipeline else Pipeline(),
+        pipeline=stated_interval,
         dependences=tuple(
             each for pragma in note.of_kind("DEPENDENCE") for each in _dependences(pragma, memory, notes, location)
         ),

@@ -54,7 +54,7 @@ class Source:
     """One pass over a preprocessed text; `notes` and `text()` are its results. `macros` gives its `#define` lines.
 
     `directives` are taken as pragmas of the scopes they name; `top` is the function whose array bounds are noted;
-    `unrolled` are the files and lines of loops without pragmas that are unrolled.
+    `unrolled` are the files and lines of loops without pragmas that are unrolled, as are all around lines of `folded`.
     """
 
     def __init__(
@@ -64,12 +64,14 @@ class Source:
         top: str = "",
         directives: tuple[Directive, ...] = (),
         unrolled: frozenset[tuple[str, int]] = frozenset(),
+        folded: frozenset[tuple[str, int]] = frozenset(),
     ) -> None:
         self._source = source
         self._syntax = syntax = Syntax(source)
         self._masked, self._closing = syntax.masked, syntax.closing
         self._stages = StageCalls(self._syntax)
         self._unrolled = unrolled
+        self._folded = folded
         self._constants = Constants(source, macros)
         self._places = Places(source)
         self._edits: list[tuple[int, int, str]] = []
@@ -267,13 +269,18 @@ class Source:
         location, column = self._places.location(loop.keyword), self._places.column(loop.keyword)
         note = LoopNote(location, column, loop.label, tuple(loop.pragmas))
         self.notes.loops[(location.file, location.line, column)] = note
-        alone = not loop.pragmas and (location.file, location.line) in self._unrolled
+        named = (location.file, location.line) in self._unrolled or self._is_folded(loop)
+        alone = not loop.pragmas and named
         wish = "unroll(full)" if loop.unrolled or alone else "unroll(disable)"
         for pragma in note.of_kind("UNROLL"):
             wish = f"unroll_count({pragma.options['factor']})" if "factor" in pragma.options else "unroll(full)"
             if "off" in pragma.words or pragma.options.get("off") == "true":
                 wish = "unroll(disable)"
         self._edits.append((loop.keyword, loop.keyword, f"\n#pragma clang loop {wish}\n{self._margin(loop.keyword)}"))
+
+    def _is_folded(self, loop: _Loop) -> bool:
+        first, last = self._places.location(loop.keyword), self._places.location(loop.last)
+        return any(file == first.file and first.line <= line <= last.line for file, line in self._folded)
 
     def _margin(self, offset: int) -> str:
         """What brings clang back to the line and column of an offset, at the start of a line."""
@@ -286,6 +293,6 @@ class Source:
             self._edits.append((start, start, f"[[clang::noinline]]\n{self._margin(start)}"))
             self.notes.stages.add((self._places.location(start).line, self._places.column(start)))
         statements = self._syntax.statements(scope)
-        returns = (start for start, _ in statements if self._masked.startswith("return", start))
+        returns = (start for start, _ in statements if self._syntax.is_return(start))
         last = next(returns, self._closing[scope])
         self._edits.append((last, last, f'asm volatile("{END_DATAFLOW}"); '))

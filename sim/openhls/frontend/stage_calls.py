@@ -37,7 +37,7 @@ class StageCalls:
         """The statements of a scope that are calls, up to a return."""
         found = []
         for start, stop in self._syntax.statements(scope):
-            if self._masked.startswith("return", start):
+            if self._syntax.is_return(start):
                 break
             if self._syntax.is_call(start, stop):
                 found.append(start)

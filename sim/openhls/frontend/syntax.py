@@ -10,10 +10,22 @@ from collections.abc import Iterator
 NO_CALLS = ("if", "for", "while", "do", "switch", "return", "asm", "static_assert")  # before a parenthesis
 
 
+_NAME = re.compile(r"(?:::\s*)?\w+(?:\s*::\s*\w+)*")
+_LITERAL = re.compile(
+    r'(?<!\w)(?:u8|[uUL])?R"(?P<mark>[^()\\\s]{0,16})\((?s:.*?)\)(?P=mark)"'
+    r'|"(?:[^"\\\n]|\\.)*"'
+    r"|(?<!\w)(?:u8|[uUL])?'(?:[^'\\\n]|\\.)*'"
+)
+
+
 def blank_literals(text: str) -> str:
     """The text with the contents of string and character literals replaced, so that braces in them do not count."""
-    pattern = r'"(?:[^"\\\n]|\\.)*"|(?<![\w])\'(?:[^\'\\\n]|\\.)*\''
-    return re.sub(pattern, lambda match: match.group(0)[0] + "_" * (len(match.group(0)) - 2) + match.group(0)[-1], text)
+
+    def blank(match: re.Match[str]) -> str:
+        literal = match.group()
+        return literal[0] + re.sub(r"[^\n]", "_", literal[1:-1]) + literal[-1]
+
+    return _LITERAL.sub(blank, text)
 
 
 class Syntax:
@@ -79,20 +91,34 @@ class Syntax:
             offset += 1
         return end
 
+    def is_return(self, start: int) -> bool:
+        """True if a statement is a return, not a name that begins like one."""
+        return re.compile(r"return\b").match(self.masked, start) is not None
+
+    def end_of_arguments(self, offset: int) -> int:
+        """The bracket that closes the arguments of a template, whose `<` is at `offset`; -1 if there is none."""
+        depth, at = 0, offset
+        while at < len(self.masked) and self.masked[at] not in ";)}":
+            if self.masked.startswith(("<<", "<=", ">=", "->"), at):
+                at += 1
+            elif self.masked[at] in "({":
+                at = self.closing.get(at, len(self.masked))
+            elif self.masked[at] in "<>":
+                depth += 1 if self.masked[at] == "<" else -1
+                if depth == 0:
+                    return at
+            at += 1
+        return -1
+
     def is_call(self, start: int, stop: int) -> bool:
         """True if a statement is `f(...)`, `a::f<...>(...)` or `(f<...>)(...)`, not a declaration."""
-        statement = re.sub(r"^#[^\n]*$", "", self.masked[start:stop], flags=re.MULTILINE).strip()
-        head = re.match(r"(?:::)?\w+(?:::\w+)*\s*", statement)
-        if statement.startswith("("):
+        at = self.skip_space(start)
+        if self.masked[at] == "(":
             return True
-        if head is None or head.group(0).strip() in NO_CALLS:
-            return False
-        rest = statement[head.end() :]
-        if rest.startswith("<"):
-            depth = 0
-            for index, character in enumerate(rest):
-                depth += (character == "<") - (character == ">")
-                if depth == 0:
-                    rest = rest[index + 1 :].lstrip()
-                    break
-        return rest.startswith("(")
+        while (name := _NAME.match(self.masked, at)) is not None and name.group() not in NO_CALLS:
+            at = self.skip_space(name.end())
+            if self.masked[at] == "<" and (end := self.end_of_arguments(at)) >= 0:
+                at = self.skip_space(end + 1)
+            if not self.masked.startswith("::", at):
+                return at < stop and self.masked[at] == "("
+        return False

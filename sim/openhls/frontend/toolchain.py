@@ -53,6 +53,8 @@ _OPT_FLAGS = [
     *("-two-entry-phi-node-folding-threshold=1000", "-phi-node-folding-threshold=1000"),
     *("-speculate-one-expensive-inst=false", "-indvars-widen-indvars=false", "-replexitval=never"),
 ]
+# While loops are unrolled to fold constants, no long ones.
+_SHORT = {f"-{name}-threshold=100000000": f"-{name}-threshold=30000" for name in ("pragma-unroll", "unroll")}
 
 
 @dataclass(frozen=True)
@@ -109,9 +111,11 @@ def compile_source(
     defines: tuple[str, ...] = (),
     directives: tuple[Directive, ...] = (),
     unrolled: frozenset[tuple[str, int]] = frozenset(),
+    folded: frozenset[tuple[str, int]] = frozenset(),
 ) -> Compiled:
     """Several sources are one translation unit, in their order. `unrolled`: files and lines of loops that are unrolled
-    if they have no pragmas.
+    if they have no pragmas. `folded`: files and lines of arithmetic that is computed at compile time where it can be,
+    calls of math.h too; the loops around it are unrolled if they have no pragmas and are short.
 
     Raises Unsupported for a pragma outside the subset, WrongCpp for wrong C++.
     """
@@ -130,9 +134,9 @@ def compile_source(
     if _MEMORY_CALL.search(preprocessed):
         preprocess += ["-include", str(SHIM / "openhls_memory.h")]
         preprocessed = run_preprocessor()
-    rewriter = Source(with_tasks(preprocessed), lambda: run_preprocessor("-dM"), top, directives, unrolled)
+    rewriter = Source(with_tasks(preprocessed), lambda: run_preprocessor("-dM"), top, directives, unrolled, folded)
     folder = str(files[0].resolve().parent)
-    optimised, symbol = _optimised(rewriter.text(), top, rewriter.notes.stages, folder)
+    optimised, symbol = _optimised(rewriter.text(), top, rewriter.notes.stages, folder, bool(folded))
     return Compiled(optimised, symbol, rewriter.notes)
 
 
@@ -149,7 +153,7 @@ def missing_switches(sources: Sequence[Path], includes: tuple[Path, ...], define
 _FOLDER = "/openhls-folder-of-the-source"
 
 
-def _optimised(text: str, top: str, stages: set[tuple[int, int]], folder: str) -> tuple[str, str]:
+def _optimised(text: str, top: str, stages: set[tuple[int, int]], folder: str, folds: bool) -> tuple[str, str]:
     """LLVM IR of a preprocessed source, and the linker name of its top: made once for the same text in any folder.
 
     Debug information has the working directory."""
@@ -158,13 +162,14 @@ def _optimised(text: str, top: str, stages: set[tuple[int, int]], folder: str) -
 
     def make(place: Path) -> None:
         try:
-            ir, symbol = _optimise(text, top, stages)
+            ir, symbol = _optimise(text, top, stages, folds)
         except WrongCpp as error:
             raise WrongCpp(str(error).replace(_FOLDER, folder), error.details.replace(_FOLDER, folder)) from None
         (place / "ir").write_text(ir)
         (place / "symbol").write_text(symbol)
 
     key: list[str | bytes] = [_versions(), Path(__file__).read_bytes(), top, repr(sorted(stages)), os.getcwd(), text]
+    key += ["folds"] if folds else []
     kept = store.kept("llvm", key, make)
     ir = (kept / "ir").read_text().replace(f'filename: "{_FOLDER}/', f'filename: "{folder}/')
     return ir, (kept / "symbol").read_text()
@@ -175,15 +180,19 @@ def _versions() -> str:
     return _run([CLANG, "--version"]) + _run([OPT, "--version"])
 
 
-def _optimise(text: str, top: str, stages: set[tuple[int, int]]) -> tuple[str, str]:
+def _optimise(text: str, top: str, stages: set[tuple[int, int]], folds: bool) -> tuple[str, str]:
+    # Calls of math.h are numbers then, where their arguments are.
+    known = ["-fbuiltin", "-fno-math-errno"] if folds else []
     unoptimised = _run(
         [
-            *(CLANG, *_CLANG_FLAGS, "-x", "c++-cpp-output", "-O1", "-g", "-gcolumn-info", "-Xclang"),
+            *(CLANG, *_CLANG_FLAGS, *known, "-x", "c++-cpp-output", "-O1", "-g", "-gcolumn-info", "-Xclang"),
             *("-disable-llvm-passes", "-S", "-emit-llvm", "-o", "-", "-"),
         ],
         text,
     )
     unoptimised = _inline_arguments(unoptimised, stages)
     symbol = _symbol(unoptimised, top)
-    keep = f"-internalize-public-api-list={symbol}"
-    return _run([OPT, *_OPT_FLAGS, keep, f"-passes={_PASSES}", "-S"], unoptimised), symbol
+    flags = [*_OPT_FLAGS, f"-internalize-public-api-list={symbol}", f"-passes={_PASSES}", "-S"]
+    if folds:
+        flags = [_SHORT.get(flag, flag) for flag in flags]
+    return _run([OPT, *flags], unoptimised), symbol

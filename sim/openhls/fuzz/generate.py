@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random C++ inside the subset: nested loops, arrays, structs, branches, streams, side channels, memory, dataflow.
+"""Random C++ inside the subset: nested loops, arrays, structs, branches, streams, side channels, memory, dataflow,
+addresses.
 
 The text of a program follows from its seed alone. Values are ap_int and ap_uint, indices and shifts are cut to their
 range and arrays are filled before use, so that every program means the same to g++ and to hardware. All its functions
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import random
 
+from openhls.fuzz.addresses import address_program
 from openhls.fuzz.expressions import Variable
 from openhls.fuzz.function import Function
 from openhls.fuzz.memory import Pointer, Transfers, pointers
@@ -18,6 +20,7 @@ from openhls.fuzz.queues import queue_program, stage_program
 HEAD = "#include <ap_axi_sdata.h>\n#include <ap_fixed.h>\n#include <ap_int.h>\n#include <hls_stream.h>\n"
 STREAM_HEAD = "#include <ap_int.h>\n#include <hls_stream.h>\n"
 STREAMS = 1_000_000  # programs from this one on are about streams
+ADDRESSES = 2_000_000  # and from this one on about addresses
 # What the arguments of every program may be; see `openhls cosim --set`.
 CHOICES = ("n=0:12", "k=-65536,-3:3,65535")
 ELEMENTS = 128  # behind each pointer
@@ -190,9 +193,11 @@ def stream_program(seed: int) -> str:
 
 def random_program(seed: int) -> str:
     """C++ whose top is `top_name(seed)`."""
-    if seed >= STREAMS:
+    if ADDRESSES > seed >= STREAMS:
         return stream_program(seed)
     rng = random.Random(seed)
+    if seed >= ADDRESSES:
+        return "\n".join([HEAD, *address_program(rng, top_name(seed)), ""])
     kind = rng.random()
     write = dataflow_program if kind < 0.2 else packet_program if kind < 0.3 else plain_program
     return "\n".join([HEAD, *write(rng, top_name(seed)), ""])

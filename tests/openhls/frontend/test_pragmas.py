@@ -298,3 +298,13 @@ def test_an_argument_may_be_called_in(tmp_path: Path) -> None:
     design = built("void top(Words& in, int out, int& o) {\n  o = in.read() + out;\n}\n", tmp_path)
     assert design.arguments == ("in", "out", "o")
     assert "in_tdata" in (tmp_path / "rtl/top.sv").read_text()
+
+
+def test_pipeline_off_around_a_loop_says_what_is_done_anyway(tmp_path: Path) -> None:
+    source = tmp_path / "program.cpp"
+    source.write_text(
+        f"{HEAD}void top(Words& in, Words& out, int n) {{\n  for (int i = 0; i < n; ++i) {{\n#pragma HLS PIPELINE off\n"
+        "    for (int j = 0; j < i; ++j) out.write(in.read());\n  }\n}\n"
+    )
+    program = compile_program(source, "top", strict=True)
+    assert [loop.pipeline.off for loop in loops_of(program.processes["top"].body)] == [True, False]

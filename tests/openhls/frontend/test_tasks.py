@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from openhls.errors import OpenHlsError
+from openhls.errors import OpenHlsError, Unsupported
+from openhls.frontend.syntax import Syntax
+from openhls.frontend.tasks import with_tasks
 from openhls.ir import Life, Program, calls_of, fifos_of
 from openhls.pipeline import compile_program
 
@@ -112,3 +114,135 @@ def test_what_is_no_task_is_refused_by_its_line(text: str, tmp_path: Path) -> No
         compiled(text, tmp_path)
     assert says in str(caught.value)
     assert f"top.cpp:{line}" in str(caught.value)
+
+
+BEFORE = '# 1 "top.cpp"\n# 1 "/shim/hls_task.h" 1 3\n# 2 "top.cpp" 2\n'
+WRITTEN = {
+    "several on a line": (
+        "void top() { static hls::task a(f, in, x); static hls::task b(g<2>, x, out); }",
+        ["openhls::run_task<(f)>( in, x);", "openhls::run_task<(g<2>)>( x, out);"],
+    ),
+    "an address": ("void top() { static hls::task a(& f, in, x); }", ["openhls::run_task<(f)>( in, x);"]),
+    "a function of a namespace": (
+        "void top() { static hls::task a(my :: inner::f<3>, in, x); }",
+        ["openhls::run_task<(my :: inner::f<3>)>( in, x);"],
+    ),
+    "parentheses and shifts in arguments of a template": (
+        "void top() { static hls::task a(f<(1 > 0), 1 << 2>, in, x); }",
+        ["openhls::run_task<(f<(1 > 0), 1 << 2>)>( in, x);"],
+    ),
+    "arrays of two dimensions": (
+        "void top() { static hls::task t[2][2]; t[0][1](f, in, x); }",
+        ["openhls::run_task<(f)>( in, x);"],
+    ),
+    "an index with an index": (
+        "void top() { static hls::task t[2]; for (;;)t[at[0]](f, in[at[0]], x); }",
+        ["openhls::run_task<(f)>( in[at[0]], x);"],
+    ),
+    "a body behind noexcept": (
+        "auto top() noexcept -> void { static hls::task a(f, in, x); }",
+        ["openhls::run_task<(f)>( in, x);"],
+    ),
+    "a line marker before the body": (
+        'void top()\n# 12 "top.cpp"\n{ static hls::task a(f, in, x); }',
+        ["openhls::run_task<(f)>( in, x);"],
+    ),
+    "brackets and quotes in literals": (
+        "void top() { put(R\"({ \" hls::task no(g, y);)\", L'{', '\\''); static hls::task a(f, in, x); }",
+        ["openhls::run_task<(f)>( in, x);"],
+    ),
+    "a constant": ("void top() { static const hls::task a(f, in, x); }", ["openhls::run_task<(f)>( in, x);"]),
+    "names that begin like another": (
+        "void top() { static hls::task t[1]; at[0](g, y); t[0](f, in, x); }",
+        ["at[0](g, y);", "openhls::run_task<(f)>( in, x);"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_declarations_of_tasks_become_calls(name: str) -> None:
+    text, calls = WRITTEN[name]
+    found = with_tasks(BEFORE + text + "\n")
+    assert [call for call in calls if call not in found] == []
+    assert found.count("run_task") == sum("run_task" in call for call in calls)
+    assert "hls::task a" not in found
+
+
+# What is no task, or no channel, although its name says so.
+LEFT_ALONE = {
+    "a class of that name": 'auto* text = "using namespace hls;"; struct task {}; void top() { task mine(f, in); }',
+    "a class in another namespace": "using namespace hls; void top() { static mine::task one(f, in, x); }",
+    "a task in a text": 'void top() { put("static hls::task a(f, in, x);"); }',
+    "a channel of another namespace": "void top() { mine::split::round_robin<int, 2> one; }",
+}
+
+
+@pytest.mark.parametrize("name", LEFT_ALONE)
+def test_what_only_looks_like_a_task_stays(name: str) -> None:
+    text = BEFORE + LEFT_ALONE[name] + "\n"
+    assert with_tasks(text) == text
+
+
+CHANNELS = {
+    "round_robin<int, (4 > 2 ? 2 : 3)> turns;": True,
+    "round_robin<int, 1 << 1> turns;": True,
+    "round_robin<my<int>, 2> turns{};": True,
+    'round_robin<int, 2> turns("turns");': False,
+    "round_robin<int, 2> turns[3];": False,
+    "round_robin<int, 1 < 2> turns;": False,
+}
+
+
+@pytest.mark.parametrize("declared", CHANNELS)
+def test_channels_run_or_are_refused(declared: str) -> None:
+    text = f"{BEFORE}void top() {{\n#pragma HLS DATAFLOW\n hls::split::{declared}\n give(in, turns.in); }}\n"
+    if CHANNELS[declared]:
+        assert "turns.openhls_run<false>();" in with_tasks(text)
+    else:
+        with pytest.raises(Unsupported, match=r"top.cpp:4: .*channel"):
+            with_tasks(text)
+
+
+STAGES = """namespace {
+void returned(Words& in, Words& out) { out.write(in.read() + 1); }
+template <int kBy>
+void add(Words& in, Words& out) {
+  for (int i = 0; i < 4; ++i) out.write(in.read() + kBy);
+}
+}
+void returning(Words& in, Words& out) {
+  for (int i = 0; i < 4; ++i) out.write(in.read() * 2);
+}
+"""
+
+
+def test_a_task_may_be_in_a_namespace_without_a_name(tmp_path: Path) -> None:
+    top = "void top(Words& in, Words& out) {\n  hls_thread_local hls::task t(returned, in, out);\n}\n"
+    (call,) = calls_of(compiled(STAGES + top, tmp_path).processes["top"].body)
+    assert (call.process, call.task) == ("returned_task", Life.PROGRAM)
+
+
+def test_stages_with_names_like_return_and_shifts_in_their_arguments_are_stages(tmp_path: Path) -> None:
+    top = """void top(Words& in, Words& out) {
+#pragma HLS DATAFLOW
+  Words one, other;
+  returning(in, one);
+  add<(1 << 2)>(one, other);
+  add<1 << 3>(other, out);
+}
+"""
+    calls = calls_of(compiled(STAGES + top, tmp_path).processes["top"].body)
+    assert [call.process for call in calls] == ["returning", "add", "add_2"]
+
+
+def test_a_task_under_another_name_is_refused(tmp_path: Path) -> None:
+    top = "using Worker = hls::task;\nvoid top(Words& in, Words& out) {\n  static Worker t(twice, in, out);\n}\n"
+    with pytest.raises(OpenHlsError, match=r"top.cpp:7: .*write hls::task where a task is declared"):
+        compiled(top, tmp_path)
+
+
+def test_literals_of_all_kinds_are_blank() -> None:
+    text = 'a = R"x({ ) " )x"; b = u8"{"; c = L\'{\'; d = \'\\\'\'; e = 1\'000\'000; f = "\\"{"; {}'
+    syntax = Syntax(text)
+    assert syntax.masked.count("{") == syntax.masked.count("}") == 1
+    assert syntax.closing == {len(text) - 2: len(text) - 1}

@@ -9,14 +9,14 @@ import pytest
 
 from openhls.emit import datapath
 from openhls.fuzz.batch import refusal, run_batch
-from openhls.fuzz.generate import STREAMS, random_program, top_name
+from openhls.fuzz.generate import ADDRESSES, STREAMS, random_program, top_name
 from openhls.fuzz.run import BATCH, run_seeds, still_fails
 from openhls.fuzz.shrink import shrink
 from openhls.ir import Opcode
 
 REGRESSIONS = sorted((Path(__file__).parents[1] / "regressions").glob("*.cpp"))
 PROGRAMS, QUICK = 200, 10  # of each kind; so many of these in `make test`
-FIRSTS = (0, STREAMS)
+FIRSTS = (0, STREAMS, ADDRESSES)
 OTHERS = [
     pytest.param(range(at, min(at + BATCH, start + PROGRAMS)), marks=pytest.mark.slow, id=str(at))
     for start in FIRSTS
@@ -29,7 +29,7 @@ BATCHES = [*(pytest.param(range(start, start + QUICK), id=str(start)) for start 
 def test_random_programs_are_the_same_in_hardware(seeds: range, tools: None) -> None:
     verdicts = run_seeds(seeds)
     assert [verdict for verdict in verdicts if verdict.problem] == []
-    assert sum(bool(verdict.refused) for verdict in verdicts) <= (4 if seeds[0] >= STREAMS else 2)
+    assert sum(bool(verdict.refused) for verdict in verdicts) <= (4 if ADDRESSES > seeds[0] >= STREAMS else 2)
     assert sum(verdict.words > 0 for verdict in verdicts) > len(seeds) * 3 / 4
 
 
@@ -93,6 +93,20 @@ RULES_OF_STREAMS = {
     "words that stay until the next run": r"^  hls::stream<int, 64> last;",
     "words that stay until the next call": r"static hls::stream<int, 64> last;",
 }
+RULES_OF_ADDRESSES = {
+    "a pointer that a condition chooses": r"\* p\d+ = \(\(.* \? a\d+ : a\d+\);",
+    "a pointer that an iteration hands to the next": r"^    p\d+ = ",
+    "pointers that are swapped": r"auto\* const kept = p\d+;",
+    "pointers in an array": r"\* table\d+\[2\] = ",
+    "pointers in an array that change": r"^ +table\d+\[ap_uint<1>.*\] = ",
+    "a cursor that goes around": r"(c\d+) = \1 \+ 1 == (a\d+) \+ \d+ \? \2 : \1 \+ 1;",
+    "differences": r"int\(c\d+ - c\d+\)",
+    "orders": r"\(c\d+ (<|>=) c\d+\)",
+    "loops over pointers": r"; w\d+ != a\d+ \+ \d+; \+\+w",
+    "loops over pointers backwards": r"; w\d+ > a\d+; --w",
+    "loops over pointers that end early": r"if \(\*w\d+ == .*\) break;",
+    "static arrays": r"static ap_u?int<\d+> a\d+\[",
+}
 
 
 @functools.cache
@@ -108,6 +122,16 @@ def first_stream_programs() -> str:
 @pytest.mark.parametrize("rule", RULES_OF_STREAMS)
 def test_random_programs_about_streams_have(rule: str) -> None:
     assert re.search(RULES_OF_STREAMS[rule], first_stream_programs(), re.MULTILINE)
+
+
+@functools.cache
+def first_address_programs() -> str:
+    return "\n".join(random_program(seed) for seed in range(ADDRESSES, ADDRESSES + 300))
+
+
+@pytest.mark.parametrize("rule", RULES_OF_ADDRESSES)
+def test_random_programs_about_addresses_have(rule: str) -> None:
+    assert re.search(RULES_OF_ADDRESSES[rule], first_address_programs(), re.MULTILINE)
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -184,18 +184,19 @@ class DebugInfo:
             return self._struct(reference, bits)
         return None
 
-    def numbers(self, reference: str) -> tuple[Field, ...]:
-        """The integers that a type, or what it leads to, consists of in memory."""
+    def numbers(self, reference: str, *, inside: bool = False) -> tuple[Field, ...]:
+        """The integers that a type, or what it leads to, consists of in memory. No pointer `inside` it is followed."""
         text, tag = self.node(reference), self.entry(reference, "tag")
         number = self.number(reference) if text.startswith("!DIBasicType") or "DICompositeType" in text else None
         if number is not None:
             return (Field(0, *number),)
         if text.startswith("!DIDerivedType"):
-            return self.numbers(self.entry(reference, "baseType"))
+            leads_on = inside and tag in ("DW_TAG_pointer_type", "DW_TAG_reference_type")
+            return () if leads_on else self.numbers(self.entry(reference, "baseType"), inside=inside)
         found: list[Field] = []
         for member in re.findall(r"!\d+", self.node(self.entry(reference, "elements"))):
             if tag == "DW_TAG_array_type":
-                inner = self.numbers(self.entry(reference, "baseType"))
+                inner = self.numbers(self.entry(reference, "baseType"), inside=True)
                 size = int(self.entry(reference, "size") or 0) // 8
                 count = int(self.entry(member, "count") or 0)
                 found = [each.moved(at * (size // count)) for at in range(count) for each in inner]
@@ -203,7 +204,7 @@ class DebugInfo:
             is_part = self.entry(member, "tag") in ("DW_TAG_member", "DW_TAG_inheritance")
             if is_part and "DIFlagStaticMember" not in self.node(member):
                 start = int(self.entry(member, "offset") or 0) // 8
-                found += [each.moved(start) for each in self.numbers(self.entry(member, "baseType"))]
+                found += [each.moved(start) for each in self.numbers(self.entry(member, "baseType"), inside=True)]
         return tuple(found)
 
     def _array(self, reference: str) -> Type | None:

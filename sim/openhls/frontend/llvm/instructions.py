@@ -17,6 +17,10 @@ _FLAGS = frozenset(
 )
 
 
+class FloatingPoint(Unsupported):
+    """Arithmetic of floating point. What constants alone give may be computed at compile time."""
+
+
 def read_instruction(it: Instruction, cursor: Cursor) -> None:
     """Fills in all but name and place. Raises Unsupported for an instruction outside the subset."""
     while cursor.accept("tail", "musttail", "notail"):
@@ -42,7 +46,7 @@ def read_instruction(it: Instruction, cursor: Cursor) -> None:
         cursor.expect("to")
         it.type = cursor.type()
     elif re.match(r"f(add|sub|mul|div|rem|neg|cmp|p)|[us]itofp", it.opcode):
-        raise Unsupported(it.location, "floating point arithmetic", "use integers (ap_int, ap_uint) instead")
+        raise FloatingPoint(it.location, "floating point arithmetic", "use integers (ap_int, ap_uint) instead")
     elif it.opcode != "unreachable":
         raise Unsupported(it.location, f"it needs the instruction {it.opcode}", "keep to integers and streams")
 

@@ -18,13 +18,18 @@ __attribute__((noinline)) void run_merge(hls::stream<T> (&in)[kPorts], hls::stre
   for (int port = 0;; port = port == kPorts - 1 ? 0 : port + 1) out.write(in[port].read());
 }
 
+template <int kDepth, int kPort = 0, typename T, int kPorts>
+AP_INLINE constexpr void set_port_depths(hls::stream<T> (&ports)[kPorts]) {
+  ports[kPort].openhls_depth(kDepth);
+  if constexpr (kPort + 1 < kPorts) set_port_depths<kDepth, kPort + 1>(ports);
+}
+
 // A stream has two words where nobody says otherwise.
 template <int kDepth, int kPortDepth, typename T, int kPorts>
 AP_INLINE constexpr void set_depths(hls::stream<T>& one, hls::stream<T> (&ports)[kPorts]) {
   static_assert(kDepth > 0 && kPortDepth > 0, "openhls: a stream has a depth of one word at least");
   if constexpr (kDepth != 2) one.openhls_depth(kDepth);
-  if constexpr (kPortDepth != 2)
-    for (int port = 0; port < kPorts; port++) ports[port].openhls_depth(kPortDepth);
+  if constexpr (kPortDepth != 2) set_port_depths<kPortDepth>(ports);
 }
 
 }  // namespace openhls

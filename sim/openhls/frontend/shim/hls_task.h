@@ -30,6 +30,23 @@ __attribute__((noinline)) void run_task(Streams&... streams) {
 
 namespace hls {
 
-class task {};
+class task {
+ public:
+  task() = default;
+  template <typename... Arguments>
+  explicit task(const Arguments&...) {
+    refuse<Arguments...>();
+  }
+  template <typename... Arguments>
+  void operator()(const Arguments&...) {
+    refuse<Arguments...>();
+  }
+
+ private:
+  template <typename... Arguments>
+  static void refuse() {
+    static_assert(sizeof...(Arguments) == 0, "openhls: write hls::task where a task is declared, and call it by its name");
+  }
+};
 
 }  // namespace hls
