@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kvdrive.server.tool_formats import Call, Format
+from kvdrive.server.calls import Call, Reader
+from kvdrive.server.harmony import Harmony, HarmonyReader
+from kvdrive.server.tool_formats import AnyFormat, Format
 
 
 class CallReader:
@@ -82,3 +84,8 @@ class CallReader:
             elif one.strip() or (one and not self.calls):
                 wanted.append(one)
         return wanted
+
+
+def reader_of(how: AnyFormat, *, several: bool = True) -> Reader:
+    """What reads answers in a format."""
+    return HarmonyReader(several=several) if isinstance(how, Harmony) else CallReader(how, several=several)

@@ -20,7 +20,7 @@ from kvdrive.kvcache.on_drives import DriveLayer
 from kvdrive.kvcache.parts import PartsLayer
 from kvdrive.prefix.options import SessionOptions
 from kvdrive.prefix.rates import Rates
-from kvdrive.server.jobs import DeadlinePassed, Job, Limits, Token
+from kvdrive.server.jobs import DeadlinePassed, End, Job, Limits, Token
 from kvdrive.server.metrics import RATE_SECONDS, Metrics, Rate
 from kvdrive.server.scheduler import Scheduler
 from kvdrive.targets.opening import DriveOptions, open_drives
@@ -69,7 +69,7 @@ class Requests:
                 if isinstance(event, Token):
                     self.order.append(name)
                     self.tokens[name].append(event.number)
-                else:
+                elif isinstance(event, End):
                     self.ends[name] = event
                 self._came.notify()
 
