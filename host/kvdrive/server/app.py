@@ -48,7 +48,7 @@ class _Server:
         self._settings = settings
         self._working = routes(checkpoint, scheduler, settings)
         self._created = int(time.time())
-        self._described: Json = {}
+        self._shown = [("/health", "GET"), ("/metrics", "GET")]  # in the OpenAPI document
 
     def application(self) -> Starlette:
         own: list[tuple[str, str, Handler]] = [
@@ -63,10 +63,7 @@ class _Server:
             *[self._route(path, handler, "GET", open_to_all=True) for path, handler in page.routes()],
             self._route("/metrics", self._show_metrics, "GET", open_to_all=self._settings.open_metrics),
         ]
-        shown = [(path, method) for path, method, _ in (*self._working, *own)]
-        self._described = document(
-            [*shown, ("/health", "GET"), ("/metrics", "GET")], self._settings.name, self._scheduler.slot_count
-        )
+        self._shown += [(path, method) for path, method, _ in (*self._working, *own)]
         handlers = {HTTPException: _http_error, Exception: _failed}
         pages = Middleware(
             CORSMiddleware,
@@ -141,7 +138,7 @@ class _Server:
         return JSONResponse(body, 503 if failed else 200)
 
     async def _openapi(self, http: HttpRequest) -> Response:
-        return JSONResponse(self._described)
+        return JSONResponse(document(self._shown, self._settings.name, self._scheduler.slot_count))
 
     async def _stats(self, http: HttpRequest) -> Response:
         waiting, running = self._scheduler.load

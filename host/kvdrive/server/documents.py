@@ -8,7 +8,6 @@ from typing import Protocol
 
 from kvdrive.server.calls import Call
 from kvdrive.server.chances import Chances
-from kvdrive.server.errors import ApiError
 from kvdrive.server.fields import Json
 from kvdrive.server.generation import Generation
 
@@ -35,14 +34,14 @@ async def pieces_of(choices: Sequence[Generation]) -> AsyncIterator[Piece]:
     """What is said and called, as it comes: the choice's place, the piece (None: the choice has ended), and the chances
     of the tokens since the last one. Raises the first ApiError. Leaving early cancels all choices.
     """
-    came: asyncio.Queue[Piece | ApiError] = asyncio.Queue()
+    came: asyncio.Queue[Piece | Exception] = asyncio.Queue()
 
     async def take(place: int, choice: Generation) -> None:
         try:
             async for piece in choice.pieces():
                 came.put_nowait((place, piece, choice.take_chances()))
             came.put_nowait((place, None, choice.take_chances()))
-        except ApiError as error:
+        except Exception as error:  # a fault is raised where the pieces are taken, not lost in a task
             came.put_nowait(error)
 
     tasks = [asyncio.ensure_future(take(place, choice)) for place, choice in enumerate(choices)]
@@ -50,7 +49,7 @@ async def pieces_of(choices: Sequence[Generation]) -> AsyncIterator[Piece]:
         left = len(tasks)
         while left:
             found = await came.get()
-            if isinstance(found, ApiError):
+            if isinstance(found, Exception):
                 raise found
             left -= found[1] is None
             yield found

@@ -178,8 +178,8 @@ class Request(Fields):
     ] = None
     repetition_penalty: Annotated[
         float | None,
-        Field(gt=0, le=10, allow_inf_nan=False),
-        Says("a number above 0 and up to 10", "makes tokens of prompt and answer less likely; 1: not"),
+        Field(ge=0.01, le=10, allow_inf_nan=False),
+        Says("a number from 0.01 to 10", "makes tokens of prompt and answer less likely; 1: not"),
     ] = None
     logit_bias: Annotated[
         Any,

@@ -43,6 +43,7 @@ class TokenPaths:
 
     async def _tokenize(self, http: HttpRequest) -> Response:
         request = await self._bodies.read(http, TokenizeRequest)
+        self._bodies.prompts.check_characters(len(request.content), "content")
         return JSONResponse({"tokens": await self._bodies.prompts.run(lambda: self._tokens(request))})
 
     def _tokens(self, request: TokenizeRequest) -> list[int] | list[Json]:
@@ -66,6 +67,9 @@ class TokenPaths:
 
     async def _detokenize(self, http: HttpRequest) -> Response:
         request = await self._bodies.read(http, DetokenizeRequest)
+        if len(request.tokens) > self._settings.context:
+            text = f"tokens must be {self._settings.context} at most: send them in parts"
+            raise ApiError(400, text, param="tokens", code="context_length_exceeded")
         if any(token >= len(self._tokenizer) for token in request.tokens):
             text = f"tokens are numbers from 0 to {len(self._tokenizer) - 1}"
             raise ApiError(400, text, param="tokens", code="invalid_value")

@@ -231,7 +231,9 @@ class Turns:
         """Choose the next token and tell the client; after the last one, the sequence ends."""
         try:
             token = self._next(running, logits)
-        except GrammarError as error:
+        except Exception as error:  # nothing of it touches the drive or another sequence
+            if not isinstance(error, GrammarError):
+                log.warning("a token could not be chosen: %s", error)
             self._end(running, error)
             return
         running.tokens.append(token.number)

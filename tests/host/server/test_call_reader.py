@@ -86,7 +86,7 @@ ANSWERS = [
     ("Gemma 4", "<|tool_call>call:f{a}<tool_call|>", None, []),
     ("Gemma 4", "<|tool_call>call:f{} and<tool_call|>", None, []),
     ("Gemma 4", "<|tool_call>f{}<tool_call|>", None, []),
-    ("Gemma 4", f"<|tool_call>call:f{{a:{'[' * 100_000}}}<tool_call|>", None, []),
+    ("Gemma 4", f"<|tool_call>call:f{{a:{'[' * 1000}}}<tool_call|>", None, []),
     ("FunctionGemma", ESCAPED, "", [WEATHER]),
     ("FunctionGemma", "<start_function_call>call:time{}<end_function_call>", "", [TIME]),
     ("Llama 3", '{"name": "weather", "parameters": {"city": "Zürich", "days": 3}}', "", [WEATHER]),

@@ -278,7 +278,7 @@ def conform(server, examples, number):
 
 
 def test_requests_made_from_the_schema_are_answered_or_refused(server):
-    conform(server, 8, SEED)
+    conform(server, 4, SEED)
 
 
 @pytest.mark.slow

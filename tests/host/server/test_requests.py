@@ -118,6 +118,12 @@ def test_warn_ignores_unknown_names_only(caplog):
         (CompletionRequest, {"temperature": "1"}, "temperature", 'temperature must be a number from 0 to 2, not "1"'),
         (CompletionRequest, {"temperature": True}, "temperature", "temperature must be a number from 0 to 2, not true"),
         (CompletionRequest, {"max_tokens": -1}, "max_tokens", "max_tokens must be a whole number, 0 or more, not -1"),
+        (
+            ChatRequest,
+            {"repetition_penalty": 5e-324},
+            "repetition_penalty",
+            "repetition_penalty must be a number from 0.01",
+        ),
         (CompletionRequest, {"seed": 2**64}, "seed", f"seed must be a whole number of 64 bits, not {2**64}"),
         (CompletionRequest, {"stop": ["a"] * 5}, "stop", "stop must be up to 4 texts of 1 to 256 characters"),
         (CompletionRequest, {"stop": ["a", 5]}, "stop[1]", "stop must be a text, or a list of texts; its entry [1]"),

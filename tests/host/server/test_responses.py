@@ -111,9 +111,8 @@ def test_a_response_goes_on_with_an_earlier_one(client, stream):
     whole = create(client, input=history)  # instructions are not taken over
     assert second.output_text == whole.output_text
     again = asked(input="And in Rome?", previous_response_id=first.id, instructions="Be short.")
-    # A few tokens at its end may be spelled otherwise: the limit may have cut a character.
-    generated = again.usage.input_tokens_details.cached_tokens - first.usage.input_tokens
-    assert generated >= first.usage.output_tokens // 2
+    # Tokens of the answer are found up to the first one that is no whole character: its text cannot be sent back.
+    assert again.usage.input_tokens_details.cached_tokens > first.usage.input_tokens
     third = asked(input="And at night?", previous_response_id=second.id)
     assert third.usage.input_tokens > second.usage.input_tokens
 

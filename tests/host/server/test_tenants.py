@@ -86,6 +86,15 @@ def test_counts_over_all_tenants_are_the_same_whether_prompts_of_two_are_alike(s
 
 
 @ANYWHERE
+def test_choices_share_the_prompt_of_their_own_tenant(server):
+    """It is found, unless computing it again is faster. Of other prompts, it has a few first letters at most."""
+    for key in (ALICE, BOB):
+        answer = server.complete(key, prompt="choices " + PROMPT, n=2, max_tokens=2)
+        assert cached(answer) < 5
+        assert answer.json()["choices"][1]["kvdrive"]["resume"] != "none"
+
+
+@ANYWHERE
 def test_statistics_have_numbers_and_names_of_the_server_only(server):
     server.complete(ALICE, prompt="secret words", max_tokens=1, user="a-user", session="a-name")
     seen = [server.client.get(path, headers=headers(BOB)).text for path in ("/v1/stats", "/metrics")]

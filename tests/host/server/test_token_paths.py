@@ -51,6 +51,8 @@ def test_names_of_special_tokens_are_tokens_or_text(server):
         ("/tokenize", {"content": "x", "text": "x"}, "text"),
         ("/detokenize", {"tokens": [10**6]}, "tokens"),
         ("/detokenize", {"tokens": [-1]}, "tokens[0]"),
+        ("/detokenize", {"tokens": [1] * 65}, "tokens"),
+        ("/tokenize", {"content": "x" * 5000}, "content"),
         ("/detokenize", {"tokens": "x"}, "tokens"),
     ],
 )
