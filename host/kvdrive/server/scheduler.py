@@ -215,7 +215,7 @@ class Scheduler:
     def _look_ahead(self, idle: Finished) -> None:
         """Notify the store of sessions which requests wait, when these have changed."""
         with self._changed:
-            waiting = [job.asked for job in self._waiting]
+            waiting = [job.asked for job in self._waiting if job.may_begin and not job.computes_chances]
         if waiting != self._seen:
             idle.look_ahead(waiting)
             self._seen = waiting
