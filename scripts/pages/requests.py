@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kvdrive.server.fields import Fields, nested, says_of
-from kvdrive.server.protocol import HARMLESS, NEUTRAL, NO_TOOLS
+from kvdrive.server.protocol import HARMLESS, NEUTRAL, NO_CANDIDATES, NO_TOOLS
 from kvdrive.server.requests import REQUESTS
 from kvdrive.tree import ROOT
+from pages import features
 from pages.blocks import filled
 
 PAGE = ROOT / "docs/reference/requests.md"
@@ -17,7 +18,7 @@ PAGE = ROOT / "docs/reference/requests.md"
 
 def texts() -> dict[Path, str]:
     """The page with the fields that are checked."""
-    blocks = {"implemented": implemented(), "neutral": neutral(), "harmless": harmless()}
+    blocks = {"implemented": implemented(), "neutral": neutral(), "harmless": harmless(), "features": features.table()}
     return {PAGE: filled(PAGE, blocks)}
 
 
@@ -58,6 +59,7 @@ def neutral() -> str:
     """The fields that are accepted with values that change nothing."""
     lines = [f"| `{name}` | {accepted(values)} |" for name, values in NEUTRAL.items()]
     lines += [f"| `{name}` of a completion | {accepted(values)} |" for name, values in NO_TOOLS.items()]
+    lines += [f"| `{name}` of a chat | {accepted(values)} |" for name, values in NO_CANDIDATES.items()]
     return "\n".join(["| Field | Accepted |", "|---|---|", *lines])
 
 

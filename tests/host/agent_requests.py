@@ -6,7 +6,7 @@ TEMPLATE = """{%- if tools %}Tools: {% for tool in tools %}{{ tool | tojson }}
 {%- for call in m.tool_calls or [] %}<tool_call>
 {{ {"name": call.function.name, "arguments": call.function.arguments} | tojson }}
 </tool_call>{% endfor %}
-{% endfor %}[assistant]"""
+{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}"""
 WEATHER = {
     "type": "function",
     "function": {

@@ -27,17 +27,23 @@ USER, ASSISTANT = "user", "assistant"
 
 
 def as_text(
-    tokenizer: PreTrainedTokenizerBase, messages: Sequence[Mapping[str, Any]], tools: Sequence[Json] = ()
+    tokenizer: PreTrainedTokenizerBase,
+    messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Json] = (),
+    *,
+    answered: bool = False,
 ) -> str:
     """The messages as one text, made by the checkpoint's template; without a template, a line for each message.
 
-    `tools`: what the model may call, as chat templates take them. Raises any error that the template raises for what it
-    does not support.
+    `tools`: what the model may call, as chat templates take them. It ends where the next answer begins; `answered`:
+    with the last message. Raises any error that the template raises for what it does not support.
     """
     if tokenizer.chat_template is None:
-        return "".join(f"{one['role']}:{_spaced(one['content'])}\n" for one in messages) + f"{ASSISTANT}:"
+        said = "".join(f"{one['role']}:{_spaced(one['content'])}\n" for one in messages)
+        return said if answered else said + f"{ASSISTANT}:"
     options: Json = {"tools": list(tools)} if tools else {}
-    text: str = tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True, **options)
+    options |= {"tokenize": False, "add_generation_prompt": not answered}
+    text: str = tokenizer.apply_chat_template(list(messages), **options)
     return text
 
 

@@ -6,31 +6,33 @@ import json
 import uuid
 from collections.abc import AsyncIterator, Sequence
 
-from kvdrive.server.answers import Said
+from kvdrive.server.calls import Call
 from kvdrive.server.errors import ApiError
 from kvdrive.server.fields import Json
 from kvdrive.server.generation import Generation
-from kvdrive.server.tool_formats import Call
 
 _REASONS = {"length": "max_tokens", "tool_calls": "tool_use"}
 _ERRORS = {401: "authentication_error", 404: "not_found_error", 413: "request_too_large", 429: "rate_limit_error"}
 
 
 class AnthropicAnswer:
-    """Builds the documents of one answer."""
+    """Documents of a message; see `documents.Documents`."""
 
     def __init__(self, model: str) -> None:
         self._head = {"id": f"msg_{uuid.uuid4().hex}", "type": "message", "role": "assistant", "model": model}
 
-    def whole(self, said: Said, generation: Generation) -> Json:
-        """The whole answer as one document; what is said comes before what is called."""
+    def whole(self, choices: Sequence[Generation]) -> Json:
+        """See Documents. What is said comes before what is called."""
+        (generation,) = choices
+        said = generation.said
         text = "".join(one for one in said if isinstance(one, str))
         content: list[Json] = [{"type": "text", "text": text}] if text else []
         content += [_call(one) | {"input": json.loads(one.arguments)} for one in said if isinstance(one, Call)]
         return self._message(content) | _ended(generation) | {"usage": usage(generation), "kvdrive": generation.stored}
 
-    async def events(self, generation: Generation) -> AsyncIterator[str]:
-        """The answer as server-sent events; an error that comes after the first byte is an event too."""
+    async def events(self, choices: Sequence[Generation]) -> AsyncIterator[str]:
+        """See Documents."""
+        (generation,) = choices
         place, begun, in_text = 0, False, False
         try:
             async for piece in generation.pieces():

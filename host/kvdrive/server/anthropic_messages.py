@@ -7,9 +7,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, FailFast, Field, WithJsonSchema, model_validator
 
-from kvdrive.server.common_fields import Model, Stream, TopK, TopP
-from kvdrive.server.fields import Fields, Json, Says, refuse
-from kvdrive.server.tool_formats import TOOL_NAME
+from kvdrive.server.calls import TOOL_NAME
+from kvdrive.server.common_fields import MOST_TOOLS, Model, Stream, TopK, TopP
+from kvdrive.server.fields import AsChat, Fields, Json, OfTypes, Says, refuse
 
 _HINT = {"cache_control": "a hint what to keep; prefixes are found by their tokens"}
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
@@ -38,7 +38,7 @@ _Texts = Annotated[
 ]
 
 
-class Block(Fields):
+class Block(OfTypes):
     """A piece of a message."""
 
     neutral: ClassVar[dict[str, tuple[Any, ...]]] = {"citations": ([],), "caller": ({"type": "direct"},)}
@@ -62,22 +62,12 @@ class Block(Fields):
         bool | None, Says("true or false", 'the tool failed; the model reads "error: " before the content')
     ] = None
 
-    _OF: ClassVar[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {  # needed and possible fields of each type
+    called = "blocks"
+    fields_of: ClassVar = {
         "text": (("text",), ()),
         "tool_use": (("id", "name", "input"), ()),
         "tool_result": (("tool_use_id",), ("content", "is_error")),
     }
-
-    @model_validator(mode="after")
-    def _fits_its_type(self) -> Block:
-        needed, possible = self._OF[self.type]
-        for name in type(self).model_fields.keys() - {"type"}:
-            there = getattr(self, name) is not None
-            if there and name not in (*needed, *possible):
-                refuse(f"{{param}} is not for blocks of type {self.type}", name)
-            if name in needed and not there:
-                refuse(f"{{param}} is missing: blocks of type {self.type} need it", name)
-        return self
 
     def result(self) -> Json:
         """A result of a tool as a message of a chat."""
@@ -144,7 +134,7 @@ class AnthropicTool(Fields):
         return {"type": "function", "function": function}
 
 
-class AnthropicChoice(Fields):
+class AnthropicChoice(OfTypes):
     """Whether the model calls."""
 
     type: Annotated[Literal["auto", "any", "tool", "none"], Says('"auto", "any", "tool" or "none"')]
@@ -153,11 +143,11 @@ class AnthropicChoice(Fields):
         bool | None, Says("true or false", "true: the answer has one call at most")
     ] = None
 
-    @model_validator(mode="after")
-    def _fits(self) -> AnthropicChoice:
-        if (self.type == "tool") != (self.name is not None):
-            refuse("{param} goes with type tool, which needs it", "name")
-        return self
+    called = "choices"
+    fields_of: ClassVar = {
+        kind: (("name",) if kind == "tool" else (), ("disable_parallel_tool_use",))
+        for kind in ("auto", "any", "tool", "none")
+    }
 
     def for_chat(self) -> Any:
         """The choice as a chat has it."""
@@ -179,7 +169,7 @@ class OutputConfig(Fields):
     format: Annotated[OutputFormat | None, Says("an object with type and schema", "the answer is JSON of it")] = None
 
 
-class CountRequest(Fields):
+class CountRequest(AsChat):
     """`POST /v1/messages/count_tokens`: how many tokens a conversation has."""
 
     neutral: ClassVar[dict[str, tuple[Any, ...]]] = {
@@ -192,6 +182,10 @@ class CountRequest(Fields):
         "diagnostics": (),
     }
     harmless: ClassVar[dict[str, str]] = _HINT
+    names: ClassVar[dict[str, str]] = {
+        "response_format": "output_config.format",
+        "parallel_tool_calls": "tool_choice.disable_parallel_tool_use",
+    }
 
     model: Model
     messages: Annotated[
@@ -204,7 +198,8 @@ class CountRequest(Fields):
     tools: Annotated[
         list[AnthropicTool] | None,
         FailFast(),
-        Says("a list of objects with name and input_schema", "what the model may call"),
+        Field(max_length=MOST_TOOLS),
+        Says(f"a list of up to {MOST_TOOLS} objects with name and input_schema", "what the model may call"),
     ] = None
     tool_choice: Annotated[
         AnthropicChoice | None, Says('an object such as {"type": "any"}', "whether the model calls; default: auto")
@@ -213,7 +208,7 @@ class CountRequest(Fields):
     output_config: Annotated[OutputConfig | None, Says("an object with format", "how the answer is made")] = None
 
     def for_chat(self) -> Json:
-        """The fields of the chat that says the same."""
+        """See AsChat."""
         system = [{"role": "system", "content": "".join(one.text for one in self.system)}] if self.system else []
         found: Json = {"model": self.model, "messages": system + [m for one in self.messages for m in one.for_chat()]}
         if self.tools:
@@ -236,6 +231,7 @@ class MessagesRequest(CountRequest):
         "workspace_id": (),
     }
     harmless: ClassVar[dict[str, str]] = _HINT | {"metadata": "the client's own user, for its statistics"}
+    names: ClassVar[dict[str, str]] = CountRequest.names | {"stop": "stop_sequences"}
 
     max_tokens: Annotated[int, Field(ge=1), Says("a whole number, 1 or more", "tokens of the answer at most")]
     stream: Stream = None
@@ -249,7 +245,7 @@ class MessagesRequest(CountRequest):
     top_k: TopK = None
 
     def for_chat(self) -> Json:
-        """See CountRequest."""
+        """See AsChat."""
         names = ("max_tokens", "stream", "temperature", "top_p", "top_k")
         found = super().for_chat() | {name: getattr(self, name) for name in names}
         return found | ({"stop": self.stop_sequences} if self.stop_sequences else {})

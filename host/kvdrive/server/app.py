@@ -22,13 +22,14 @@ from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.server import page
 from kvdrive.server.anthropic_answers import error_body
 from kvdrive.server.clients import gone
-from kvdrive.server.completions import CompletionPaths
 from kvdrive.server.errors import ApiError
 from kvdrive.server.fields import Json, unknown_field
 from kvdrive.server.local import check_local
 from kvdrive.server.metrics import Metrics
+from kvdrive.server.openapi import document
+from kvdrive.server.routes import routes
 from kvdrive.server.scheduler import Scheduler
-from kvdrive.server.session_paths import SessionPaths
+from kvdrive.server.session_paths import Handler, SessionPaths
 from kvdrive.server.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -45,21 +46,24 @@ class _Server:
         self._scheduler = scheduler
         self._metrics = metrics
         self._settings = settings
-        self._sessions = SessionPaths(scheduler, ignore_unknown=settings.ignore_unknown)
-        self._completions = CompletionPaths(checkpoint, scheduler, self._sessions, settings)
+        self._working = routes(checkpoint, scheduler, settings)
         self._created = int(time.time())
+        self._shown = [("/health", "GET"), ("/metrics", "GET")]  # in the OpenAPI document
 
     def application(self) -> Starlette:
-        routes = [
-            *[self._route(path, handler, method) for path, method, handler in self._completions.routes()],
-            *[self._route(path, handler, method) for path, method, handler in self._sessions.routes()],
-            self._route("/v1/models", self._models, "GET"),
-            self._route("/v1/models/{name:path}", self._model, "GET"),
+        own: list[tuple[str, str, Handler]] = [
+            ("/v1/models", "GET", self._models),
+            ("/v1/models/{name:path}", "GET", self._model),
+            ("/v1/stats", "GET", self._stats),
+            ("/openapi.json", "GET", self._openapi),
+        ]
+        found = [
+            *[self._route(path, handler, method) for path, method, handler in (*self._working, *own)],
             self._route("/health", self._health, "GET", open_to_all=True),
-            self._route("/v1/stats", self._stats, "GET"),
             *[self._route(path, handler, "GET", open_to_all=True) for path, handler in page.routes()],
             self._route("/metrics", self._show_metrics, "GET", open_to_all=self._settings.open_metrics),
         ]
+        self._shown += [(path, method) for path, method, _ in (*self._working, *own)]
         handlers = {HTTPException: _http_error, Exception: _failed}
         pages = Middleware(
             CORSMiddleware,
@@ -67,8 +71,8 @@ class _Server:
             allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["*"],
         )
-        found = [pages] if self._settings.origins else []
-        app = Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan, middleware=found)
+        around = [pages] if self._settings.origins else []
+        app = Starlette(routes=found, exception_handlers=handlers, lifespan=self._lifespan, middleware=around)
         app.router.redirect_slashes = False  # a redirection would repeat the Host of a request that nobody checked
         return app
 
@@ -132,6 +136,9 @@ class _Server:
         load = {"model": self._settings.name, "waiting": waiting, "running": running}
         body = {"status": state["status"]} if self._settings.tenants.asks else state | load
         return JSONResponse(body, 503 if failed else 200)
+
+    async def _openapi(self, http: HttpRequest) -> Response:
+        return JSONResponse(document(self._shown, self._settings.name, self._scheduler.slot_count))
 
     async def _stats(self, http: HttpRequest) -> Response:
         waiting, running = self._scheduler.load

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kvdrive.server.tool_formats import Call, Format
+from kvdrive.server.calls import Call, Reader
+from kvdrive.server.harmony import Harmony, HarmonyReader
+from kvdrive.server.tool_formats import AnyFormat, Format
 
 
 class CallReader:
@@ -18,6 +20,7 @@ class CallReader:
         self._several = several
         self._waiting = ""
         self._in_call = False
+        self._searched = 0  # where the end of the call may begin at the earliest
         self._begun = False
         self.calls = 0
 
@@ -41,10 +44,12 @@ class CallReader:
         """What the waiting text begins with, which is taken from it; None: nothing is certain."""
         how = self._how
         if self._in_call:
-            if not how.end or how.end not in self._waiting:
+            at = self._waiting.find(how.end, self._searched) if how.end else -1
+            if at < 0:
+                self._searched = max(len(self._waiting) - len(how.end) + 1, 0)
                 return None
-            text, _, self._waiting = self._waiting.partition(how.end)
-            self._in_call = False
+            text, self._waiting = self._waiting[:at], self._waiting[at + len(how.end) :]
+            self._in_call, self._searched = False, 0
             calls = how.parse(text)
             return [*calls] if calls else [how.begin + text + how.end]
         if not how.begin:
@@ -82,3 +87,8 @@ class CallReader:
             elif one.strip() or (one and not self.calls):
                 wanted.append(one)
         return wanted
+
+
+def reader_of(how: AnyFormat, *, several: bool = True) -> Reader:
+    """What reads answers in a format."""
+    return HarmonyReader(several=several) if isinstance(how, Harmony) else CallReader(how, several=several)

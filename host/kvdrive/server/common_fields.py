@@ -8,6 +8,7 @@ from pydantic import Field
 
 from kvdrive.server.fields import Says
 
+MOST_TOOLS = 128
 Model = Annotated[str, Says("the name of this server's model, as /v1/models has it", "the model")]
 Stream = Annotated[bool | None, Says("true or false", "true: the answer comes piece by piece")]
 Temperature = Annotated[

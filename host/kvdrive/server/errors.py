@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 from starlette.responses import JSONResponse
 
 
@@ -13,6 +16,19 @@ class ApiError(Exception):
         self.status = status
         self.param = param
         self.code = code
+
+    def renamed(self, names: Mapping[str, str]) -> ApiError:
+        """The same error for a client to which some fields have other `names`. Its sentence speaks of the field in its
+        first words, or not at all.
+        """
+        first = re.match(r"\w*", self.param or "")
+        name = names.get(first[0]) if first else None
+        if first is None or name is None or self.param is None:
+            return self
+        param, text = name + self.param[first.end() :], str(self)
+        if re.match(rf"{re.escape(first[0])}\b", text):
+            text = name + text[first.end() :]
+        return ApiError(self.status, text, param=param, code=self.code)
 
     def body(self) -> dict[str, object]:
         """The JSON document."""

@@ -14,11 +14,11 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NoReturn, TypeVar, get_args
+from typing import Any, ClassVar, NoReturn, Self, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, model_validator
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError, ValidationInfo, model_validator
 from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails, PydanticCustomError, from_json
+from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, from_json
 
 from kvdrive.server.errors import ApiError
 
@@ -65,6 +65,19 @@ class Fields(BaseModel):
         """The fields that it implements, by their names in requests."""
         return {found.alias or name: found for name, found in cls.model_fields.items()}
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> Json:
+        """The schema, with what each field is for, and with those that are accepted beside the implemented ones."""
+        found = handler.resolve_ref_schema(handler(core_schema))
+        properties = found.setdefault("properties", {})
+        for name, one in cls.known().items():
+            properties[name]["description"] = says_of(one).does or says_of(one).takes
+        for name, values in cls.neutral.items():
+            properties[name] = {"enum": [*values, None], "description": "not implemented"}
+        for name, why in cls.harmless.items():
+            properties[name] = {"description": why}
+        return found
+
     @model_validator(mode="before")
     @classmethod
     def _take_what_counts(cls, sent: Any, info: ValidationInfo) -> Any:
@@ -85,6 +98,45 @@ class Fields(BaseModel):
             else:
                 raise PydanticCustomError("unknown_parameter", "not known", {"name": name})
         return taken
+
+
+class OfTypes(Fields):
+    """An object whose `type` says which other fields it has.
+
+    `fields_of`: the fields that each type needs, and those that it may have. `called`: what such objects are.
+    """
+
+    fields_of: ClassVar[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]]
+    called: ClassVar[str]
+
+    @model_validator(mode="after")
+    def _fits_its_type(self) -> Self:
+        kind = self.type  # type: ignore[attr-defined]
+        needed, possible = self.fields_of[kind]
+        for name, sent in ((name, getattr(self, attribute)) for name, attribute in self._attributes().items()):
+            if sent is not None and name not in (*needed, *possible):
+                refuse(f"{{param}} is not for {self.called} of type {kind}", name)
+            if sent is None and name in needed:
+                refuse(f"{{param}} is missing: {self.called} of type {kind} need it", name)
+        return self
+
+    @classmethod
+    def _attributes(cls) -> dict[str, str]:
+        """The attribute of each field but `type`, by the field's name in requests."""
+        return {found.alias or name: name for name, found in cls.model_fields.items() if name != "type"}
+
+
+class AsChat(Fields):
+    """A request of another protocol that says the same as a chat of OpenAI's.
+
+    `names`: what its fields are called, by the name in the chat, where that is another one.
+    """
+
+    names: ClassVar[dict[str, str]] = {}
+
+    def for_chat(self) -> Json:
+        """The fields of the chat."""
+        raise NotImplementedError
 
 
 def parse(kind: type[AnyFields], body: bytes, *, ignore_unknown: bool = False) -> AnyFields:
@@ -111,7 +163,8 @@ def taken(kind: type[AnyFields], sent: Any, unknown: Unknown | None = None) -> A
 def refuse(sentence: str, param: str) -> NoReturn:
     """For validators of models: refuse the request with this sentence about the field `param` of the model.
 
-    "{param}" in the sentence becomes the place of the field in the request.
+    "{param}" in the sentence becomes the place of the field in the request. A sentence that speaks of the field begins
+    with it: the field may have another name for the client (`ApiError.renamed`).
     """
     raise PydanticCustomError("refused", "refused", {"sentence": sentence, "param": param})
 

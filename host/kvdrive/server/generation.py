@@ -3,68 +3,100 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from transformers import PreTrainedTokenizerBase
 
 from kvdrive.errors import InputError
 from kvdrive.generation.text import TextStream
-from kvdrive.server.call_reader import CallReader
+from kvdrive.server.calls import Call, Reader
 from kvdrive.server.chances import Chances
 from kvdrive.server.errors import ApiError
 from kvdrive.server.fields import Json
 from kvdrive.server.grammar import GrammarError
-from kvdrive.server.jobs import DeadlinePassed, End, Job, Token
+from kvdrive.server.jobs import DeadlinePassed, End, Event, Job, Prompt, Token
 from kvdrive.server.protocol import URI
 from kvdrive.server.stops import StopFilter
-from kvdrive.server.tool_formats import Call
+
+
+@dataclass(frozen=True)
+class Form:
+    """How an answer is read. `stops`: texts that end it. `echo`: what is said before it; None: nothing. `reader`: finds
+    its calls.
+
+    `grammar_of`: the field that asks for its grammar. `names`: what the client calls fields of a chat (see `AsChat`).
+    `keep`: is called with an answer that is whole and says all that its tokens say.
+    """
+
+    stops: Sequence[str] = ()
+    echo: str | None = None
+    reader: Reader | None = None
+    grammar_of: str = "response_format"
+    names: Mapping[str, str] = field(default_factory=dict)
+    keep: Callable[[Generation], None] | None = None
 
 
 class Generation:
-    """The answer of a job, which comes through `events`. `stops`: texts that end it. `reader`: finds its calls."""
+    """The answer of a job, which comes through `events`. `said`: its pieces so far; `chances`: of all tokens so far."""
 
     def __init__(
-        self,
-        job: Job,
-        events: asyncio.Queue[Token | End],
-        tokenizer: PreTrainedTokenizerBase,
-        stops: list[str],
-        reader: CallReader | None = None,
+        self, job: Job, events: asyncio.Queue[Event], tokenizer: PreTrainedTokenizerBase, form: Form | None = None
     ) -> None:
+        self.said: list[str | Call] = []
+        self.chances: list[Chances] = []
+        self._form = form or Form()
         self._job = job
         self._events = events
-        self._text = TextStream(tokenizer, special=reader is not None)  # some calls begin with a special token
-        self._filter = StopFilter(stops)
-        self._reader = reader
-        self._tokens = 0
-        self._cached = 0
-        self._resume = "none"
-        self._chances: list[Chances] = []
+        self._text = TextStream(tokenizer, special=self._form.reader is not None)  # some calls begin with such a token
+        self._filter = StopFilter(self._form.stops)
+        self._reader = self._form.reader
+        self._numbers: list[int] = []
+        self._prompt = Prompt(0)
+        self._taken = 0
+        self._sum = 0.0
         self._end = End()
         self._stopped = False
+        self._ended = False  # by a token that is no part of it
 
     async def pieces(self) -> AsyncIterator[str | Call]:
         """The answer as it comes. Raises ApiError. Leaving early cancels the job."""
         try:
-            while isinstance(event := await self._events.get(), Token):
-                for piece in self._said(event):
+            while not isinstance(event := await self._events.get(), End):
+                for piece in self._noted(event):
                     yield piece
                 if self._filter.stopped:
-                    self._job.cancelled.set()
-                    while isinstance(event := await self._events.get(), Token):
+                    self.cancel()
+                    while not isinstance(event := await self._events.get(), End):
                         pass  # a step that was under way
                     break
             self._end = event
             self._check()
             for piece in self._split(self._filter.put(self._text.end()) + self._filter.end(), last=True):
                 yield piece
+            if self._form.keep and self._says_all:
+                self._form.keep(self)
         finally:
-            self._job.cancelled.set()
+            self.cancel()
+
+    def cancel(self) -> None:
+        """Generate no more. Does nothing once the answer has ended."""
+        self._job.cancelled.set()
 
     def take_chances(self) -> list[Chances]:
         """Those of the tokens since the last call."""
-        found, self._chances = self._chances, []
+        found, self._taken = self.chances[self._taken :], len(self.chances)
         return found
+
+    @property
+    def tokens(self) -> list[int]:
+        """Those of the prompt and of the answer, without the one that has ended it."""
+        return self._job.prompt + (self._numbers[:-1] if self._ended else self._numbers)
+
+    @property
+    def mean_chance(self) -> float:
+        """The mean of the logarithms of what the model gave the tokens of the answer; higher is likelier."""
+        return self._sum / max(len(self._numbers), 1)
 
     @property
     def reason(self) -> str:
@@ -81,28 +113,45 @@ class Generation:
     @property
     def usage(self) -> Json:
         """Counts of the tokens so far."""
-        return usage(len(self._job.prompt), self._tokens, self._cached)
+        return total_usage([self])
 
     @property
     def stored(self) -> Json:
         """The session of the sequence, how its prompt went on with its history, and what attention left unread."""
-        found = stored(self._end.session, self._job.session, self._resume, self._end.removed)
+        found = stored(self._end.session, self._job.session, self._prompt.resume, self._end.removed)
         return found | {"unread": self._end.unread} if self._end.unread else found
 
-    def _said(self, token: Token) -> list[str | Call]:
-        """What a token completes."""
-        self._tokens += 1
-        self._cached, self._resume = token.cached, token.resume
-        if token.chances is not None:
-            self._chances.append(token.chances)
-        said = "" if token.ends else self._filter.put(self._text.put(token.number))
-        self._stopped = token.ends or token.completes or self._filter.stopped
+    def _noted(self, event: Prompt | Token) -> list[str | Call]:
+        """What an event completes."""
+        if isinstance(event, Prompt):
+            self._prompt = event
+            if self._form.echo is None:
+                return []
+            self.chances.extend(event.chances)
+            return self._take([self._form.echo])
+        self._numbers.append(event.number)
+        if event.chances is not None:
+            self.chances.append(event.chances)
+            self._sum += event.chances.own or 0.0
+        self._ended = event.ends
+        said = "" if event.ends else self._filter.put(self._text.put(event.number))
+        self._stopped = event.ends or event.completes or self._filter.stopped
         return self._split(said)
 
     def _split(self, text: str, *, last: bool = False) -> list[str | Call]:
         if self._reader is None:
-            return [text] if text else []
-        return self._reader.put(text) + (self._reader.end() if last else [])
+            return self._take([text] if text else [])
+        return self._take(self._reader.put(text) + (self._reader.end() if last else []))
+
+    def _take(self, pieces: list[str | Call]) -> list[str | Call]:
+        self.said += pieces
+        return pieces
+
+    @property
+    def _says_all(self) -> bool:
+        """True if nothing of the answer was left out: neither what followed a stop text nor calls."""
+        calls = sum(isinstance(one, Call) for one in self.said)
+        return not self._filter.stopped and (self._reader is None or self._reader.calls == calls)
 
     def _check(self) -> None:
         """Raises ApiError for an answer that has failed."""
@@ -110,20 +159,25 @@ class Generation:
         if isinstance(error, InputError):
             raise ApiError(409, str(error), param="session", code="session_unavailable")
         if isinstance(error, GrammarError):
-            raise ApiError(400, str(error), param="response_format", code="grammar_too_large")
+            found = ApiError(400, str(error), param=self._form.grammar_of, code="grammar_too_large")
+            raise found.renamed(self._form.names)
         if isinstance(error, DeadlinePassed):
             raise ApiError(504, str(error), code="deadline_passed")
         if error:
             raise ApiError(500, f"generation failed: {error}", code="generation_failed")
 
 
-def usage(prompt_tokens: int, new_tokens: int, cached_tokens: int) -> Json:
-    """The counts of an answer; `cached_tokens` of the prompt were on the drive already."""
+def total_usage(choices: Sequence[Generation]) -> Json:
+    """Counts of the tokens so far of all choices. What several of them have in common, their prompt, counts once, and
+    so do its tokens that were on the drive already.
+    """
+    prompts = [(len(one._job.prompt), one._prompt.cached) for one in choices if one._job.leader is None]
+    prompt_tokens, new_tokens = sum(tokens for tokens, _ in prompts), sum(len(one._numbers) for one in choices)
     return {
         "prompt_tokens": prompt_tokens,
         "completion_tokens": new_tokens,
         "total_tokens": prompt_tokens + new_tokens,
-        "prompt_tokens_details": {"cached_tokens": cached_tokens},
+        "prompt_tokens_details": {"cached_tokens": sum(cached for _, cached in prompts)},
     }
 
 

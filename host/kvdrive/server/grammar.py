@@ -34,7 +34,12 @@ class Grammar:
 
     def __init__(self, matcher: LLMatcher, vocabulary: int) -> None:
         self._matcher = matcher
+        self._vocabulary = vocabulary
         self._mask = allocate_token_bitmask(1, vocabulary)
+
+    def copy(self) -> Grammar:
+        """For another answer, which is at the same place."""
+        return Grammar(self._matcher.deep_copy(), self._vocabulary)
 
     def restrict(self, logits: torch.Tensor) -> torch.Tensor:
         """Logits float32 [1, vocabulary] with -inf for each token that the grammar excludes here. Raises GrammarError.

@@ -5,6 +5,7 @@ The next turn of a conversation computes only what is new. `prefix_cache` does t
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from transformers.cache_utils import Cache
 
 from kvdrive.errors import UnsupportedError
+from kvdrive.nvme.errors import CommandError
 from kvdrive.prefix.chain import common_length
 from kvdrive.prefix.request import Request
 from kvdrive.prefix.resume import ON_DRIVES, Costs, Turn
@@ -72,6 +74,18 @@ class IdleSequences:
         while len(self._idle) > self._limit:
             self._idle.pop(0).cache.reset()
 
+    def share(self, tokens: list[int], cache: Cache, tenant: str, others: int) -> None:
+        """Store copies of a running sequence for so many others that begin with its `tokens`, as far as there is room.
+
+        The drives copy nothing. A sequence that cannot be forked is computed again by the others.
+        """
+        for _ in range(min(others, self._limit)):
+            try:
+                self.put(tokens, copy.deepcopy(cache), tenant)
+            except (CommandError, UnsupportedError) as error:
+                log.info("a prompt is computed again for each choice: %s", error)
+                return
+
     def take(self, request: Request) -> Taken:
         """A cache with the first tokens of the prompt that its tenant has here, cropped to them, or an empty one.
         Sequences have no names here.
@@ -80,7 +94,7 @@ class IdleSequences:
         own = [idle for idle in self._idle if idle.tenant == request.tenant]
         best = max(own, key=lambda idle: common_length(idle.tokens, prompt), default=None)
         common = 0 if best is None else min(common_length(best.tokens, prompt), len(prompt) - 1)
-        if best is None or not common:
+        if best is None or common <= 0:
             return Taken(self._new(len(prompt) + new_tokens), "none")
         turn = Turn(common, len(prompt) - common, new_tokens, 0, len(best.cache.layers), in_memory=False)
         if self._costs.known and self._costs.choose(turn, ON_DRIVES).strategy == "recompute":

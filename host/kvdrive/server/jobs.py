@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 from kvdrive.choices import PREFILL_CHUNK
 from kvdrive.errors import KvdriveError
@@ -51,15 +52,25 @@ class DeadlinePassed(KvdriveError):
 
 
 @dataclass(frozen=True)
+class Prompt:
+    """The prompt is computed; `cached` tokens of it were on the drive. `resume`: see `idle.Taken`.
+
+    `chances`: how likely each token of it was, if the job asked.
+    """
+
+    cached: int
+    resume: str = "none"
+    chances: Sequence[Chances] = ()
+
+
+@dataclass(frozen=True)
 class Token:
-    """A new token; `cached` tokens of the prompt were on the drive. `resume`: see `idle.Taken`.
+    """A new token.
 
     `ends`: it ends the answer and is no part of it. `completes`: it ends the answer, whose grammar has no more.
     """
 
     number: int
-    cached: int
-    resume: str = "none"
     ends: bool = False
     completes: bool = False
     chances: Chances | None = None
@@ -79,20 +90,30 @@ class End:
     unread: dict[str, float] | None = None
 
 
+Event = Prompt | Token | End
+_asks = count()
+
+
 @dataclass(eq=False)
 class Job:
-    """A request. `notify` is called in the scheduler's thread; any thread may set `cancelled` at any time.
+    """A request, or one of its choices. `notify` is called in the scheduler's thread: a `Prompt`, each `Token`, and an
+    `End`. Any thread may set `cancelled` at any time.
 
     `tenant`: whose it is: it finds what this tenant has stored, and nothing else. `session`: the name under which its
     sequence is saved, or "". `rules` and `grammar`: what its answer keeps to. `chances`: how many likely tokens are
     told beside each of its own; None: not even its own. `slot`: where it ran, from 0 on. `seconds`: from its arrival
     until it ends, whatever it has by then.
+
+    `ask`: jobs of one request have the same number. `leader`: the job of the same request with the same prompt that
+    computes it; this one begins once that is done, and finds it stored. `followers`: how many have this one as their
+    leader. `scores`: the chances of the prompt's tokens are wanted; they are in `scored` once it is computed.
+    `prompt_done`: the prompt is computed, or never will be by this job.
     """
 
     prompt: list[int]
     new_tokens: int
     sampling: Sampling
-    notify: Callable[[Token | End], None]
+    notify: Callable[[Event], None]
     cancelled: threading.Event = field(default_factory=threading.Event)
     arrived: float = field(default_factory=time.perf_counter)
     session: str = ""
@@ -102,10 +123,33 @@ class Job:
     chances: int | None = None
     slot: int = 0
     seconds: float = math.inf
+    ask: int = field(default_factory=lambda: next(_asks))
+    leader: Job | None = None
+    followers: int = 0
+    scores: bool = False
+    scored: list[Chances] = field(default_factory=list)
+    prompt_done: bool = False
+
+    def tell(self, event: Event) -> None:
+        """Notify whoever asked, in the scheduler's thread."""
+        self.prompt_done = self.prompt_done or not isinstance(event, Token)
+        self.notify(event)
+
+    @property
+    def may_begin(self) -> bool:
+        """False while another job computes its prompt."""
+        return self.leader is None or self.leader.prompt_done
+
+    @property
+    def computes_chances(self) -> bool:
+        """True if the chances of the prompt's tokens are wanted and no other job has them."""
+        return self.scores and not (self.leader and self.leader.scored)
 
     @property
     def asked(self) -> Request:
-        """What it asks of the prefix store."""
+        """What it asks of the prefix store: nothing, where the chances of each token have to be computed."""
+        if self.computes_chances:
+            return Request((), "", self.most_tokens, self.tenant)
         return Request(tuple(self.prompt), self.session, self.new_tokens, self.tenant)
 
     @property
@@ -121,7 +165,10 @@ class Job:
         return DeadlinePassed(f"the answer was not complete after {self.seconds:g} s: allow more, or ask for less")
 
 
-def next_job(waiting: Sequence[Job], running: Sequence[Job]) -> Job:
-    """The job that begins next: the first in the order of arrival of the tenant that has the fewest running."""
+def next_job(waiting: Sequence[Job], running: Sequence[Job]) -> Job | None:
+    """The job that begins next: the first in the order of arrival of the tenant that has the fewest running.
+
+    None if each waits for the prompt of another one.
+    """
     shares = Counter(job.tenant for job in running)
-    return min(waiting, key=lambda job: shares[job.tenant])
+    return min((job for job in waiting if job.may_begin), key=lambda job: shares[job.tenant], default=None)

@@ -6,8 +6,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, FailFast, Field, WithJsonSchema, model_validator
 
+from kvdrive.server.calls import TOOL_NAME, Tool, json_value
 from kvdrive.server.fields import Fields, Json, Says, refuse
-from kvdrive.server.tool_formats import TOOL_NAME, Tool, json_value
 
 _NAMED = "letters, digits, '_', '.' and '-', 64 at most"
 
@@ -23,8 +23,9 @@ def _object(text: str) -> Json | None:
     return found if isinstance(found, dict) else None
 
 
-def _is_object(text: str) -> str:
-    if _object(text) is None:
+def check_arguments(text: str | None) -> str | None:
+    """For pydantic: raises ValueError for a text that is no JSON object."""
+    if text is not None and _object(text) is None:
         raise ValueError("no object")
     return text
 
@@ -42,7 +43,7 @@ class CalledFunction(Fields):
     """What the model called."""
 
     name: Annotated[str, Field(pattern=TOOL_NAME), Says(f"a name of {_NAMED}", "the tool")]
-    arguments: Annotated[str, AfterValidator(_is_object), Says("a JSON object, as text", "its arguments")]
+    arguments: Annotated[str, AfterValidator(check_arguments), Says("a JSON object, as text", "its arguments")]
 
 
 class ToolCall(Fields):

@@ -39,6 +39,14 @@ class PrefixCache:
         """Save a finished sequence. Returns the number of its session; None if it is not saved."""
         return self.store.release(cache)
 
+    def share(self, tokens: list[int], cache: HfCache, tenant: str, others: int) -> None:
+        """Save what a running sequence has, pending tokens as well: others that begin with it fork it.
+
+        Raises CommandError, TargetError.
+        """
+        if isinstance(cache.batch.listener, OpenSession):
+            self.store.save(cache)
+
     def look_ahead(self, waiting: Sequence[Request]) -> None:
         """The requests that wait now, the next one first: their sessions stay, and are loaded where there is room.
 

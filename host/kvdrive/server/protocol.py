@@ -13,24 +13,21 @@ from pydantic import BeforeValidator, FailFast, Field, WithJsonSchema, model_val
 
 from kvdrive.generation.decode import Sampling
 from kvdrive.generation.rules import Rules
-from kvdrive.server.common_fields import Model, ParallelCalls, Stream, Temperature, TopK, TopP
-from kvdrive.server.fields import Fields, Json, Says, refuse
+from kvdrive.server.calls import Tool
+from kvdrive.server.common_fields import MOST_TOOLS, Model, ParallelCalls, Stream, Temperature, TopK, TopP
+from kvdrive.server.fields import Fields, Json, OfTypes, Says, refuse
 from kvdrive.server.messages import Message, ToolDefinition
-from kvdrive.server.tool_formats import Tool
 
 NAME = r"^[\w.-]{1,128}$"  # of a session
 URI = "kvdrive:"
+MOST_CHOICES = 64  # of a request, over all of its prompts
 _MOST_STOPS, _STOP_CHARACTERS = 4, 256
-_MOST_STOP_IDS, _MOST_BIASES, _MOST_TOP, _MOST_TOOLS = 64, 1024, 20, 128
+_MOST_STOP_IDS, _MOST_BIASES, _MOST_TOP = 64, 1024, 20
 _NAMED = "letters, digits, '_', '.' and '-', 128 at most"
 
 # Fields that change the answer, or that a client waits for, and that this server does not implement; the values that
 # change nothing. With an empty list, only null is accepted.
 NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "n": (1,),
-    "best_of": (1,),
-    "echo": (False,),
-    "suffix": ("",),
     "prompt_logprobs": (),
     "functions": ([],),
     "function_call": ("none", "auto"),
@@ -56,6 +53,7 @@ NO_TOOLS: dict[str, tuple[Any, ...]] = {  # in completions
     "parallel_tool_calls": (False, True),
     "top_logprobs": (0,),
 }
+NO_CANDIDATES: dict[str, tuple[Any, ...]] = {"best_of": (1,), "echo": (False,), "suffix": ("",)}  # in chats
 HARMLESS = {
     "user": "the name of the client's own user, for its statistics",
     "safety_identifier": "as `user`",
@@ -70,17 +68,17 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-def _prompt(value: Any) -> str | list[int]:
-    """A text, or token numbers. A list with one text is that text."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list) and all(type(one) is int for one in value):
-        return value
-    if isinstance(value, list) and all(isinstance(one, str) for one in value):
-        if len(value) > 1:
-            refuse("one prompt for each request: send the others as requests of their own", "prompt")
-        return str(value[0])
-    raise ValueError("neither")
+def _prompts(value: Any) -> list[str | list[int]]:
+    """Prompts, each a text or token numbers, of one of the four forms."""
+    several = value if isinstance(value, list) and value and not _is_tokens(value) else [value]
+    texts, tokens = all(isinstance(one, str) for one in several), all(map(_is_tokens, several))
+    if not texts and not tokens:
+        raise ValueError("neither")
+    return several
+
+
+def _is_tokens(value: Any) -> bool:
+    return isinstance(value, list) and all(type(one) is int for one in value)
 
 
 def _bias(value: Any) -> dict[int, float]:
@@ -108,7 +106,7 @@ class JsonSchema(Fields):
     json_schema: Annotated[Json, Field(alias="schema"), Says("a JSON schema, as an object", "the schema")]
 
 
-class ResponseFormat(Fields):
+class ResponseFormat(OfTypes):
     """What the answer is."""
 
     type: Annotated[
@@ -119,11 +117,8 @@ class ResponseFormat(Fields):
         None
     )
 
-    @model_validator(mode="after")
-    def _fits_its_type(self) -> ResponseFormat:
-        if (self.type == "json_schema") != (self.json_schema is not None):
-            refuse("{param} goes with type json_schema, which needs it", "json_schema")
-        return self
+    called = "formats"
+    fields_of: ClassVar = {"json_object": ((), ()), "json_schema": (("json_schema",), ())}
 
     @property
     def schema_of_answer(self) -> Mapping[str, Any]:
@@ -183,8 +178,8 @@ class Request(Fields):
     ] = None
     repetition_penalty: Annotated[
         float | None,
-        Field(gt=0, le=10, allow_inf_nan=False),
-        Says("a number above 0 and up to 10", "makes tokens of prompt and answer less likely; 1: not"),
+        Field(ge=0.01, le=10, allow_inf_nan=False),
+        Says("a number from 0.01 to 10", "makes tokens of prompt and answer less likely; 1: not"),
     ] = None
     logit_bias: Annotated[
         Any,
@@ -193,6 +188,14 @@ class Request(Fields):
         Says(
             f"an object of up to {_MOST_BIASES} token numbers with numbers from -100 to 100",
             "is added to the logits of these tokens",
+        ),
+    ] = None
+    n: Annotated[
+        int | None,
+        Field(ge=1, le=MOST_CHOICES),
+        Says(
+            f"a whole number from 1 to {MOST_CHOICES}",
+            "so many choices; the prompt is computed once. Choice i has the seed `seed` + i",
         ),
     ] = None
     min_tokens: Annotated[
@@ -248,6 +251,8 @@ class Request(Fields):
             refuse("min_tokens cannot be kept to where a format ends an answer: leave one of them out", "min_tokens")
         if self.session and self.kv_uri and self.kv_uri != URI + self.session:
             refuse("session and kv_uri name two sessions: send one of them", "kv_uri")
+        if self.session_name and self.several:
+            refuse("a session holds one sequence: leave session out, or ask for one choice of one prompt", "session")
         first, *others = [name for name in self.limits if getattr(self, name) is not None] or [""]
         for name in others:
             if getattr(self, name) != getattr(self, first):
@@ -256,6 +261,21 @@ class Request(Fields):
         if most is not None and most < (self.min_tokens or 0):
             refuse(f"min_tokens is more than {name}", "min_tokens")
         return self
+
+    @property
+    def choices(self) -> int:
+        """Choices of each prompt."""
+        return self.n or 1
+
+    @property
+    def candidates(self) -> int:
+        """Answers that are generated for each prompt, of which the likeliest are the choices."""
+        return self.choices
+
+    @property
+    def several(self) -> bool:
+        """True if more than one answer is generated."""
+        return self.candidates > 1
 
     @property
     def stops(self) -> list[str]:
@@ -270,7 +290,7 @@ class Request(Fields):
 
     @property
     def sampling(self) -> Sampling:
-        """OpenAI's default temperature is 1."""
+        """Of the first choice. OpenAI's default temperature is 1."""
         temperature = 1.0 if self.temperature is None else self.temperature
         seed = uuid.uuid4().int % 2**63 if self.seed is None else self.seed
         top_p = 1.0 if self.top_p is None else self.top_p
@@ -302,34 +322,96 @@ class Request(Fields):
         """How many of the most likely tokens are shown beside each token of the answer; None: it has no `logprobs`."""
         raise NotImplementedError
 
+    @property
+    def scores(self) -> bool:
+        """True if the tokens of the prompt have `logprobs`, too."""
+        return False
 
-_MAX_TOKENS = Says("a whole number, 1 or more", "tokens of the answer at most; default: 16")
-_MAX_CHAT_TOKENS = Says("a whole number, 1 or more", "tokens of the answer at most; default: as many as there is room")
+
+_WHOLE = "a whole number, 0 or more"
+_MAX_TOKENS = Says(_WHOLE, "tokens of the answer at most; 0: the prompt is computed and stored; default: 16")
+_MAX_CHAT_TOKENS = Says(_WHOLE, "as in a completion; default: as many as there is room")
 
 
 class CompletionRequest(Request):
-    """`POST /v1/completions`: one prompt, as text or as token numbers."""
+    """`POST /v1/completions`: prompts, as texts or as token numbers."""
 
     neutral = NEUTRAL | NO_TOOLS
     limits = ("max_tokens",)
 
     prompt: Annotated[
         Any,
-        BeforeValidator(_prompt),
-        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "integer"}}]}),
-        Says("a text, a list with one text, or a list of token numbers", "the beginning, which the model continues"),
+        BeforeValidator(_prompts),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"type": "string"},
+                    {"type": "array", "items": {"type": "string"}},
+                    {"type": "array", "items": {"type": "integer"}},
+                    {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}},
+                ]
+            }
+        ),
+        Says(
+            "a text, a list of token numbers, or a list of several of the same kind",
+            f"the beginning, which the model continues; up to {MOST_CHOICES} of them",
+        ),
     ]
-    max_tokens: Annotated[int | None, Field(ge=1), _MAX_TOKENS] = None
+    max_tokens: Annotated[int | None, Field(ge=0), _MAX_TOKENS] = None
+    best_of: Annotated[
+        int | None,
+        Field(ge=1, le=MOST_CHOICES),
+        Says(
+            f"a whole number from 1 to {MOST_CHOICES}",
+            "so many answers are generated, and the `n` likeliest for each token are sent",
+        ),
+    ] = None
+    echo: Annotated[
+        bool | None,
+        Says("true or false", "true: the prompt stands before the answer; with `logprobs`, its tokens have theirs"),
+    ] = None
+    suffix: Annotated[
+        str | None, Says("a text", "what follows the answer, for models with tokens for that; with prompts as texts")
+    ] = None
     logprobs: Annotated[
         int | None,
         Field(ge=0, le=_MOST_TOP),
         Says(f"a whole number from 0 to {_MOST_TOP}", "says how likely the tokens were, beside so many others"),
     ] = None
 
+    @model_validator(mode="after")
+    def _candidates_fit(self) -> CompletionRequest:
+        if self.best_of is not None and self.best_of < self.choices:
+            refuse("best_of is less than n: send n at least, or leave it out", "best_of")
+        if self.stream and self.candidates != self.choices:
+            refuse("best_of compares whole answers: leave it or stream out", "best_of")
+        if self.candidates * len(self.prompt) > MOST_CHOICES:
+            refuse(f"prompt and n ask for more than {MOST_CHOICES} answers: send several requests", "prompt")
+        if self.suffix and self.echo:
+            refuse("suffix goes without echo: leave one of them out", "suffix")
+        if self.suffix and not all(isinstance(one, str) for one in self.prompt):
+            refuse("suffix goes with prompts that are texts", "suffix")
+        return self
+
+    @property
+    def candidates(self) -> int:
+        """See Request."""
+        return self.best_of or self.choices
+
+    @property
+    def several(self) -> bool:
+        """See Request."""
+        return self.candidates * len(self.prompt) > 1
+
     @property
     def chances(self) -> int | None:
         """See Request."""
         return self.logprobs
+
+    @property
+    def scores(self) -> bool:
+        """See Request."""
+        return bool(self.echo) and self.logprobs is not None
 
 
 def _tool_choice(value: Any) -> str:
@@ -346,6 +428,7 @@ def _tool_choice(value: Any) -> str:
 class ChatRequest(Request):
     """`POST /v1/chat/completions`: a conversation, which the model answers."""
 
+    neutral = NEUTRAL | NO_CANDIDATES
     limits = ("max_completion_tokens", "max_tokens")
 
     messages: Annotated[
@@ -354,9 +437,9 @@ class ChatRequest(Request):
         Field(min_length=1),
         Says("a list of one message or more, each with role and content", "the conversation so far"),
     ]
-    max_tokens: Annotated[int | None, Field(ge=1), _MAX_CHAT_TOKENS] = None
+    max_tokens: Annotated[int | None, Field(ge=0), _MAX_CHAT_TOKENS] = None
     max_completion_tokens: Annotated[
-        int | None, Field(ge=1), Says(_MAX_CHAT_TOKENS.takes, "the newer name of `max_tokens`")
+        int | None, Field(ge=0), Says(_MAX_CHAT_TOKENS.takes, "the newer name of `max_tokens`")
     ] = None
     logprobs: Annotated[bool | None, Says("true or false", "true: the answer says how likely its tokens were")] = None
     top_logprobs: Annotated[
@@ -367,8 +450,8 @@ class ChatRequest(Request):
     tools: Annotated[
         list[ToolDefinition] | None,
         FailFast(),
-        Field(max_length=_MOST_TOOLS),
-        Says(f"a list of up to {_MOST_TOOLS} objects with type and function", "what the model may call"),
+        Field(max_length=MOST_TOOLS),
+        Says(f"a list of up to {MOST_TOOLS} objects with type and function", "what the model may call"),
     ] = None
     tool_choice: Annotated[
         Any,

@@ -5,34 +5,40 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
-from kvdrive.server.answers import Said
+from kvdrive.server.calls import Call
 from kvdrive.server.errors import ApiError
 from kvdrive.server.fields import Json
 from kvdrive.server.generation import Generation
 from kvdrive.server.responses_requests import ResponseRequest
-from kvdrive.server.tool_formats import Call
 
 
 class ResponseAnswer:
-    """Builds the documents of one answer to `request`."""
+    """Documents of the answer to `request`, called `name`; see `documents.Documents`.
 
-    def __init__(self, request: ResponseRequest) -> None:
-        self._id = f"resp_{uuid.uuid4().hex}"
+    `keep` is called with the whole answer.
+    """
+
+    def __init__(self, request: ResponseRequest, name: str, keep: Callable[[Json], None] | None = None) -> None:
+        self._id = name
+        self._keep = keep
         self._created = int(time.time())
         self._request = request
         self._events = 0
 
-    def whole(self, said: Said, generation: Generation) -> Json:
-        """The whole answer as one document; what is said comes before what is called."""
+    def whole(self, choices: Sequence[Generation]) -> Json:
+        """See Documents. What is said comes before what is called."""
+        (generation,) = choices
+        said = generation.said
         text = "".join(one for one in said if isinstance(one, str))
         output = [_message(_named("msg"), text)] if text else []
         output += [_call(_named("fc"), one) for one in said if isinstance(one, Call)]
         return self._ended(output, generation)
 
-    async def events(self, generation: Generation) -> AsyncIterator[str]:
-        """The answer as server-sent events; an error that comes after the first byte is an event too."""
+    async def events(self, choices: Sequence[Generation]) -> AsyncIterator[str]:
+        """See Documents."""
+        (generation,) = choices
         output: list[Json] = []
         message, text = "", ""
         try:
@@ -102,7 +108,10 @@ class ResponseAnswer:
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": counts["total_tokens"],
         }
-        return found | {"kvdrive": generation.stored}
+        found["kvdrive"] = generation.stored
+        if self._keep:
+            self._keep(found)
+        return found
 
     def _document(self, status: str, output: list[Json]) -> Json:
         request = self._request
@@ -118,7 +127,7 @@ class ResponseAnswer:
             "model": request.model,
             "output": output,
             "parallel_tool_calls": request.parallel_tool_calls is not False,
-            "previous_response_id": None,
+            "previous_response_id": request.previous_response_id,
             "temperature": 1.0 if request.temperature is None else request.temperature,
             "tool_choice": request.tool_choice or "auto",
             "tools": [one.model_dump() for one in request.tools or ()],

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, FailFast, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, FailFast, Field, WithJsonSchema, model_validator
 
-from kvdrive.server.common_fields import Model, ParallelCalls, Stream, Temperature, TopP
-from kvdrive.server.fields import Fields, Json, Says, refuse
-from kvdrive.server.tool_formats import TOOL_NAME
+from kvdrive.server.calls import TOOL_NAME
+from kvdrive.server.common_fields import MOST_TOOLS, Model, ParallelCalls, Stream, Temperature, TopP
+from kvdrive.server.fields import AsChat, Fields, Json, OfTypes, Says, refuse
+from kvdrive.server.messages import check_arguments
 
 
 def _as_items(value: Any) -> Any:
@@ -41,7 +42,7 @@ _Parts = Annotated[
 ]
 
 
-class InputItem(Fields):
+class InputItem(OfTypes):
     """A message, a call of a tool, or its result."""
 
     harmless: ClassVar[dict[str, str]] = {
@@ -61,23 +62,23 @@ class InputItem(Fields):
     content: Annotated[_Parts, Says("a text, or a list of parts with type and text", "of a message")] = None
     call_id: Annotated[str | None, Says("a text", "of a call and of its result")] = None
     name: Annotated[str | None, Field(pattern=TOOL_NAME), Says("the name of a tool", "of a call")] = None
-    arguments: Annotated[str | None, Says("a JSON object, as text", "of a call")] = None
+    arguments: Annotated[str | None, AfterValidator(check_arguments), Says("a JSON object, as text", "of a call")] = (
+        None
+    )
     output: Annotated[_Parts, Says("a text, or a list of parts with type and text", "of a result")] = None
 
-    _OF: ClassVar[dict[str, tuple[str, ...]]] = {
-        "message": ("role", "content"),
-        "function_call": ("call_id", "name", "arguments"),
-        "function_call_output": ("call_id", "output"),
+    called = "items"
+    fields_of: ClassVar = {
+        "message": (("role", "content"), ()),
+        "function_call": (("call_id", "name", "arguments"), ()),
+        "function_call_output": (("call_id", "output"), ()),
     }
 
-    @model_validator(mode="after")
-    def _fits_its_type(self) -> InputItem:
-        needed = self._OF[self.type]
-        for name in type(self).model_fields.keys() - {"type"}:
-            there = getattr(self, name) is not None
-            if there != (name in needed):
-                refuse(f"{{param}} {'is not for' if there else 'is missing in'} items of type {self.type}", name)
-        return self
+    @property
+    def characters(self) -> int:
+        """Characters of its texts."""
+        texts = [self.name or "", self.arguments or "", self.call_id or "", _text(self.content), _text(self.output)]
+        return sum(map(len, texts))
 
     def for_chat(self) -> Json:
         """The message of a chat that says the same."""
@@ -108,7 +109,7 @@ class ResponseTool(Fields):
         return {"type": "function", "function": function}
 
 
-class TextFormat(Fields):
+class TextFormat(OfTypes):
     """What the answer is."""
 
     harmless: ClassVar[dict[str, str]] = {"strict": "an answer keeps to the schema in any case"}
@@ -123,11 +124,12 @@ class TextFormat(Fields):
         Json | None, Field(alias="schema"), Says("a JSON schema, as an object", "goes with type json_schema")
     ] = None
 
-    @model_validator(mode="after")
-    def _fits_its_type(self) -> TextFormat:
-        if (self.type == "json_schema") != (self.json_schema is not None):
-            refuse("{param} goes with type json_schema, which needs it", "schema")
-        return self
+    called = "formats"
+    fields_of: ClassVar = {
+        "text": ((), ()),
+        "json_object": ((), ()),
+        "json_schema": (("schema",), ("name", "description")),
+    }
 
     def for_chat(self) -> Json:
         """The format as a chat has it."""
@@ -143,7 +145,7 @@ class TextOptions(Fields):
     format: Annotated[TextFormat | None, Says("an object with type", "the answer is JSON, of a schema")] = None
 
 
-class ResponseRequest(Fields):
+class ResponseRequest(AsChat):
     """`POST /v1/responses`: a conversation, which the model answers, as OpenAI's newer API has it."""
 
     neutral: ClassVar[dict[str, tuple[Any, ...]]] = {
@@ -151,7 +153,6 @@ class ResponseRequest(Fields):
         "conversation": (),
         "include": ([],),
         "max_tool_calls": (),
-        "previous_response_id": (),
         "prompt": (),
         "prompt_cache_retention": (),
         "reasoning": ({},),
@@ -164,8 +165,13 @@ class ResponseRequest(Fields):
         "metadata": "the client's own notes",
         "prompt_cache_key": "a hint which prompts begin alike; prefixes are found by their tokens",
         "safety_identifier": "the name of the client's own user, for its statistics",
-        "store": "answers are not kept for `previous_response_id`, whatever it says: send the whole conversation",
         "user": "as `safety_identifier`",
+    }
+
+    names: ClassVar[dict[str, str]] = {
+        "messages": "input",
+        "max_completion_tokens": "max_output_tokens",
+        "response_format": "text.format",
     }
 
     model: Model
@@ -177,7 +183,15 @@ class ResponseRequest(Fields):
         WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "object"}}]}),
         Says("a text, or a list of items", "the conversation so far"),
     ]
-    instructions: Annotated[str | None, Says("a text", "what the model is told first")] = None
+    instructions: Annotated[
+        str | None, Says("a text", "what the model is told first; not taken over from an earlier response")
+    ] = None
+    previous_response_id: Annotated[
+        str | None, Says("the id of a response", "its conversation stands before `input`; see guide/server.md")
+    ] = None
+    store: Annotated[
+        bool | None, Says("true or false", "false: the response is not kept for `previous_response_id`; default: true")
+    ] = None
     max_output_tokens: Annotated[
         int | None,
         Field(ge=1),
@@ -187,7 +201,10 @@ class ResponseRequest(Fields):
     temperature: Temperature = None
     top_p: TopP = None
     tools: Annotated[
-        list[ResponseTool] | None, FailFast(), Says("a list of objects with type and name", "what the model may call")
+        list[ResponseTool] | None,
+        FailFast(),
+        Field(max_length=MOST_TOOLS),
+        Says(f"a list of up to {MOST_TOOLS} objects with type and name", "what the model may call"),
     ] = None
     tool_choice: Annotated[
         Any,
@@ -205,8 +222,17 @@ class ResponseRequest(Fields):
             refuse('{param} must be "none", "auto", "required" or {"type": "function", "name": "..."}', "tool_choice")
         return self
 
+    @property
+    def stored(self) -> bool:
+        """True if a later request may go on with the response."""
+        return self.store is not False
+
+    def behind(self, items: Sequence[InputItem]) -> ResponseRequest:
+        """The same request, whose conversation begins with earlier items."""
+        return self.model_copy(update={"input": [*items, *self.input]})
+
     def for_chat(self) -> Json:
-        """The fields of the chat that says the same. What the model said and called in one turn is one message."""
+        """See AsChat. What the model said and called in one turn is one message."""
         messages: list[Json] = [{"role": "system", "content": self.instructions}] if self.instructions else []
         for item in self.input:
             message = item.for_chat()

@@ -83,14 +83,14 @@ class Scheduler:
             self._changed.notify()
         self._thread.join()
 
-    def submit(self, job: Job) -> None:
-        """Queue a job. Raises QueueFull, TargetError."""
+    def submit(self, *jobs: Job) -> None:
+        """Queue the jobs of a request: all of them, or none. Raises QueueFull, TargetError."""
         with self._changed:
             if self.failure or self._stopping:
                 raise TargetError("the drive is gone: restart the server") from self.failure
-            if sum(one.tenant == job.tenant for one in self._waiting) >= self._limits.waiting:
+            if len({one.ask for one in self._waiting if one.tenant == jobs[0].tenant}) >= self._limits.waiting:
                 raise QueueFull(f"{self._limits.waiting} requests wait already: try again in a moment")
-            self._waiting.append(job)
+            self._waiting.extend(jobs)
             self._changed.notify()
 
     def with_sessions(self, work: Callable[[PrefixStore], Result]) -> Future[Result]:
@@ -207,14 +207,14 @@ class Scheduler:
             try:
                 turns.begin(job)
             except (InputError, UnsupportedError) as error:
-                job.notify(End(error))
+                job.tell(End(error))
         self._look_ahead(idle)
         return True
 
     def _look_ahead(self, idle: Finished) -> None:
         """Notify the store of sessions which requests wait, when these have changed."""
         with self._changed:
-            waiting = [job.asked for job in self._waiting]
+            waiting = [job.asked for job in self._waiting if job.may_begin and not job.computes_chances]
         if waiting != self._seen:
             idle.look_ahead(waiting)
             self._seen = waiting
@@ -227,12 +227,14 @@ class Scheduler:
             elif not job.late:
                 continue
             self._waiting.remove(job)
-            job.notify(End(job.late))
+            job.tell(End(job.late))
         jobs: list[Job] = []
         running = [one.job for one in self._running]
         taken = sum(map(self._limits.room, running))
         while self._waiting and len(running) + len(jobs) < self._limits.running:
             chosen = next_job(self._waiting, running + jobs)
+            if chosen is None:
+                break
             taken += self._limits.room(chosen)
             if taken > self._limits.tokens:
                 break
@@ -249,4 +251,4 @@ class Scheduler:
             jobs = [running.job for running in self._running] + list(self._waiting)
             self._turns, self._waiting = None, deque()
         for job in jobs:
-            job.notify(End(self.failure or TargetError("the server is stopping")))
+            job.tell(End(self.failure or TargetError("the server is stopping")))

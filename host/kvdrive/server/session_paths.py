@@ -58,6 +58,21 @@ class SessionPaths:
         except KvdriveError as error:
             raise ApiError(503, str(error), code="unavailable") from error
 
+    async def forget(self, name: str, tenant: str) -> None:
+        """Remove the session with this name, if there is one that no request uses. Raises ApiError."""
+
+        def forget(store: PrefixStore) -> None:
+            entry = store.index.named(name, tenant)
+            if entry is not None and not entry.owner:
+                store.stored.drop([entry.id])
+
+        try:
+            await asyncio.wrap_future(self._scheduler.with_sessions(forget))
+        except UnsupportedError:
+            return
+        except KvdriveError as error:
+            raise ApiError(503, str(error), code="unavailable") from error
+
     async def _list(self, http: HttpRequest) -> Response:
         tenant = http.state.tenant
 

@@ -8,36 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from kvdrive.errors import InputError
-from kvdrive.server.grammar import Schema, schema_in_lark
-
-TOOL_NAME = r"^[A-Za-z0-9_.-]{1,64}$"
-
-
-@dataclass(frozen=True)
-class Tool:
-    """A function that the model may call. `parameters`: the JSON schema of its arguments, an object."""
-
-    name: str
-    parameters: Schema = field(default_factory=lambda: {"type": "object"})
-
-
-@dataclass(frozen=True)
-class Call:
-    """A call that the model has written. `arguments`: a JSON object, as text."""
-
-    name: str
-    arguments: str
-    id: str = field(default_factory=lambda: f"call_{uuid.uuid4().hex[:24]}")
-
-
-Parse = Callable[[str], list[Call] | None]
-Marker = Callable[[str], str]  # see Grammars.marker
+from kvdrive.server.calls import Call, Marker, Parse, Tool, json_value, named_call
+from kvdrive.server.gemma_calls import gemma_calls
+from kvdrive.server.grammar import schema_in_lark
+from kvdrive.server.harmony import Harmony
 
 
 @dataclass(frozen=True)
@@ -49,6 +28,8 @@ class Format:
     `parse`: the calls in a text without `begin` and `end`, None if it is no call. `grammar`: a call of a tool without
     `begin` and `end`, in Lark. `space` is around a call in them, and `between` two calls; None: there is one at most.
     """
+
+    always: ClassVar[bool] = False  # see Harmony
 
     name: str
     signs: Sequence[str]
@@ -70,11 +51,21 @@ class Format:
         return "\n".join([f"start: call {more}", f"call: {begin} {space} ({any_call}) {space} {end}", *calls])
 
 
-def format_of(template: str | None) -> Format:
-    """The format that a chat template asks for. Raises InputError where it has none, or one that is not known here."""
+AnyFormat = Format | Harmony
+
+
+def known_format(template: str | None) -> AnyFormat | None:
+    """The format that a chat template asks for; None: it has none, or one that is not known here."""
     for one in FORMATS:
         if template is not None and all(sign in template for sign in one.signs):
             return one
+    return None
+
+
+def format_of(template: str | None) -> AnyFormat:
+    """The format that a chat template asks for. Raises InputError where it has none, or one that is not known here."""
+    if found := known_format(template):
+        return found
     if template is None or "tools" not in template:
         raise InputError("this model's chat template has no place for tools: leave them out, or take another model")
     known = ", ".join(one.name for one in FORMATS)
@@ -99,21 +90,7 @@ def _call(found: Any, arguments: str) -> Call | None:
     if not isinstance(found, dict) or not isinstance(found.get("name"), str):
         return None
     given = found.get(arguments, {})
-    return _named(found["name"], json_value(given) if isinstance(given, str) else given)
-
-
-def _named(name: str, arguments: Any) -> Call | None:
-    if not re.fullmatch(TOOL_NAME, name) or not isinstance(arguments, dict):
-        return None
-    return Call(name, json.dumps(arguments, ensure_ascii=False))
-
-
-def json_value(text: str) -> Any:
-    """The value; None for a text that is no JSON."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+    return named_call(found["name"], json_value(given) if isinstance(given, str) else given)
 
 
 def _json_call(arguments: str) -> Callable[[Tool, Marker], str]:
@@ -140,7 +117,7 @@ def _marked_calls(text: str) -> list[Call] | None:
     calls = []
     for one in text.split(_TOOL_CALLS):
         name, _, arguments = one.strip().partition(_ARGS)
-        calls.append(_named(name, json_value(arguments)))
+        calls.append(named_call(name, json_value(arguments)))
     return [call for call in calls if call] if all(calls) else None
 
 
@@ -162,7 +139,7 @@ def _tagged_calls(text: str) -> list[Call] | None:
     given = {
         name: text if (value := json_value(text)) is None else value for name, text in _PARAMETER.findall(found[2])
     }
-    call = _named(found[1], given)
+    call = named_call(found[1], given)
     return [call] if call else None
 
 
@@ -174,8 +151,15 @@ def _tags(name: str, signs: Sequence[str], parse: Parse, grammar: Callable[[Tool
     return Format(name, signs, "<tool_call>", "</tool_call>", parse, grammar, space="\n", between="\n")
 
 
+def _gemma(name: str, begin: str, end: str, quote: str) -> Format:
+    return Format(name, (begin, quote), begin, end, gemma_calls(quote), _not_forced, between="")
+
+
 _HERMES = _json_calls("arguments"), _json_call("arguments")
-FORMATS = (
+FORMATS: tuple[AnyFormat, ...] = (
+    Harmony(),
+    _gemma("Gemma 4", "<|tool_call>", "<tool_call|>", '<|"|>'),
+    _gemma("FunctionGemma", "<start_function_call>", "<end_function_call>", "<escape>"),
     _tags("Qwen3-Coder", ("<tool_call>", "<function="), _tagged_calls, _not_forced),
     _tags("Hermes, Qwen 2.5 and 3, SmolLM3", ("<tool_call>",), *_HERMES),
     Format("Mistral", (_TOOL_CALLS, _ARGS), _TOOL_CALLS, "", _marked_calls, _marked_call, between=""),

@@ -19,17 +19,19 @@ from kvdrive.errors import TargetError, UnsupportedError
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.decode import choose
 from kvdrive.kvcache.hf_cache import HfCache
+from kvdrive.nvme.errors import CommandError
 from kvdrive.plugins.transformers import Attachment
 from kvdrive.prefix.open_session import OpenSession
 from kvdrive.server.chances import Chances
 from kvdrive.server.grammar import GrammarError
 from kvdrive.server.idle import IdleSequences
-from kvdrive.server.jobs import End, Job, Limits, Token
+from kvdrive.server.jobs import End, Job, Limits, Prompt, Token
 from kvdrive.server.metrics import Metrics
 from kvdrive.server.prefix_cache import PrefixCache
 
 log = logging.getLogger(__name__)
 Finished = IdleSequences | PrefixCache
+_SCORED = 64  # tokens of a prompt whose logits are in memory at the same time
 
 
 @dataclass(eq=False)
@@ -47,6 +49,7 @@ class Running:
     generator: torch.Generator
     shares: bool
     removed_before: int = field(default=0)
+    last_logits: torch.Tensor | None = None  # of a prompt whose tokens are scored, behind its last computed token
 
     @property
     def computed(self) -> int:
@@ -159,11 +162,13 @@ class Turns:
 
     def _prefill(self, running: Running) -> None:
         """Compute the next chunk of a prompt; behind its last one, choose the first token. Prompts take turns."""
-        computed, prompt = running.computed, running.job.prompt
+        job, computed, prompt = running.job, running.computed, running.job.prompt
         size = self._limits.chunk if running.cache.batch.is_on_drives else 0
+        if job.computes_chances:
+            size = min(size or _SCORED, _SCORED)
         chunk = prompt[computed : computed + size] if size else prompt[computed:]
         running.cache.batch.part.in_prompt = running.cached == 0 and computed > 0
-        logits = self._call(running, chunk)
+        logits = self._score(running, chunk) if job.computes_chances else self._call(running, chunk)
         if logits is None:
             return
         running.cache.batch.part.in_prompt = False
@@ -173,36 +178,68 @@ class Turns:
             self.running.append(running)
             return
         running.resume = self.finished.strategy(running.cache) or running.resume
-        self._metrics.first_token.observe(time.perf_counter() - running.job.arrived)
-        self._take(running, logits)
+        self._metrics.first_token.observe(time.perf_counter() - job.arrived)
+        if job.followers:
+            self._share(running)
+        scored = job.leader.scored if job.leader and job.leader.scored else job.scored
+        job.tell(Prompt(running.cached, running.resume, scored))
+        if job.new_tokens:
+            self._take(running, logits)
+        else:
+            self._end(running)
 
-    def _call(self, running: Running, tokens: list[int]) -> torch.Tensor | None:
-        """Logits [1, vocabulary] behind `tokens`; None if the call failed and the sequence has ended."""
+    def _share(self, running: Running) -> None:
+        """Let the other choices of a request find the prompt that was computed. Raises TargetError."""
+        job = running.job
+        try:
+            self.finished.share(job.prompt, running.cache, job.tenant, job.followers)
+        except CommandError as error:
+            log.warning("a prompt is computed again for each choice: %s", error)
+
+    def _score(self, running: Running, tokens: list[int]) -> torch.Tensor | None:
+        """As `_call`, for the next tokens of a prompt: `job.scored` has their chances then."""
+        job, before = running.job, running.last_logits
+        found = self._call(running, tokens, every=True)
+        if found is None:
+            return None
+        for place, token in enumerate(tokens):
+            behind = before if place == 0 else found[place - 1 : place]
+            job.scored.append(Chances.first(token) if behind is None else Chances.of(behind, token, job.chances or 0))
+        running.last_logits = found[-1:]
+        return running.last_logits
+
+    def _call(self, running: Running, tokens: list[int], *, every: bool = False) -> torch.Tensor | None:
+        """Logits [1, vocabulary] behind `tokens`, or behind `every` one of them; None if the call failed and the
+        sequence has ended.
+        """
         try:
             with torch.no_grad():
                 ids = torch.tensor([tokens], device=self._model.device)
-                output = self._model(ids, past_key_values=running.cache, use_cache=True, logits_to_keep=1)
+                kept = len(tokens) if every else 1
+                output = self._model(ids, past_key_values=running.cache, use_cache=True, logits_to_keep=kept)
         except TargetError:
             raise
         except Exception as error:
             log.warning("a generation failed: %s", error)
             self.running.remove(running)
             self.finished.drop(running.cache)
-            running.job.notify(End(error))
+            running.job.tell(End(error))
             return None
-        return output.logits[:, -1].float().cpu()
+        return output.logits[0, -kept:].float().cpu()
 
     def _take(self, running: Running, logits: torch.Tensor) -> None:
         """Choose the next token and tell the client; after the last one, the sequence ends."""
         try:
             token = self._next(running, logits)
-        except GrammarError as error:
+        except Exception as error:  # nothing of it touches the drive or another sequence
+            if not isinstance(error, GrammarError):
+                log.warning("a token could not be chosen: %s", error)
             self._end(running, error)
             return
         running.tokens.append(token.number)
         self._metrics.new_tokens.inc()
         self._metrics.rate.add(1)
-        running.job.notify(token)
+        running.job.tell(token)
         if token.ends or token.completes or len(running.tokens) == running.job.most_tokens:
             self._end(running)
 
@@ -219,7 +256,7 @@ class Turns:
             grammar.take(token)
         chances = None if job.chances is None else Chances.of(logits, token, job.chances)
         completes = grammar is not None and not ends and grammar.complete
-        return Token(token, running.cached, running.resume, ends, completes, chances)
+        return Token(token, ends, completes, chances)
 
     def _end(self, running: Running, error: Exception | None = None) -> None:
         """Save what was computed, and end the sequence."""
@@ -232,4 +269,4 @@ class Turns:
             self.finished.drop(running.cache)
         if number is not None:
             self.slots[running.job.tenant, running.job.slot] = number
-        running.job.notify(End(error, number, removed, unread))
+        running.job.tell(End(error, number, removed, unread))

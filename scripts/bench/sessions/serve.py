@@ -22,7 +22,7 @@ from kvdrive.generation import checkpoints
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.decode import Sampling
 from kvdrive.prefix.options import SessionOptions
-from kvdrive.server.jobs import End, Job, Limits, Token
+from kvdrive.server.jobs import End, Event, Job, Limits, Token
 from kvdrive.server.metrics import Metrics
 from kvdrive.server.scheduler import Scheduler
 from kvdrive.targets.opening import open_drives
@@ -49,11 +49,12 @@ class Work:
 
 def answer(scheduler: Scheduler, prompt: list[int], new_tokens: int) -> list[int]:
     """Wait for the tokens of an answer. Raises the error of the generation."""
-    events: queue.Queue[Token | End] = queue.Queue()
+    events: queue.Queue[Event] = queue.Queue()
     scheduler.submit(Job(prompt, new_tokens, Sampling(), events.put))
     tokens: list[int] = []
-    while isinstance(event := events.get(), Token):
-        tokens.append(event.number)
+    while not isinstance(event := events.get(), End):
+        if isinstance(event, Token):
+            tokens.append(event.number)
     if event.error:
         raise event.error
     return tokens

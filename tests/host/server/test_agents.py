@@ -234,7 +234,7 @@ REFUSED = [
     ({"min_tokens": 20, "max_tokens": 10}, "min_tokens", "more than max_tokens"),
     ({"logit_bias": {"x": 1}}, "logit_bias", "must be"),
     ({"logit_bias": {"1": 101}}, "logit_bias", "must be"),
-    ({"response_format": {"type": "json_schema"}}, "response_format.json_schema", "needs it"),
+    ({"response_format": {"type": "json_schema"}}, "response_format.json_schema", "need it"),
     ({"response_format": {"type": "yaml"}}, "response_format.type", "json_object"),
     (message(role="tool"), "messages[1].tool_call_id", "needs it"),
     (message(role="user", tool_calls=CALLS), "messages[1].tool_calls", "role assistant"),

@@ -3,7 +3,9 @@
 import logging
 import queue
 import threading
+from collections import defaultdict
 from fractions import Fraction
+from functools import partial
 
 import pytest
 import torch
@@ -20,7 +22,7 @@ from kvdrive.kvcache.on_drives import DriveLayer
 from kvdrive.kvcache.parts import PartsLayer
 from kvdrive.prefix.options import SessionOptions
 from kvdrive.prefix.rates import Rates
-from kvdrive.server.jobs import DeadlinePassed, Job, Limits, Token
+from kvdrive.server.jobs import DeadlinePassed, End, Job, Limits, Token
 from kvdrive.server.metrics import RATE_SECONDS, Metrics, Rate
 from kvdrive.server.scheduler import Scheduler
 from kvdrive.targets.opening import DriveOptions, open_drives
@@ -54,7 +56,7 @@ class Requests:
         self.order, self.ends = [], {}
         self._ends = queue.Queue()
         self._came = threading.Condition()
-        self.tokens = {}
+        self.tokens = defaultdict(list)
 
     def __enter__(self):
         self.scheduler.start()
@@ -64,19 +66,19 @@ class Requests:
         self.scheduler.stop()
 
     def ask(self, name, prompt, new_tokens, sampling=GREEDY, **fields):
-        def notify(event):
-            with self._came:
-                if isinstance(event, Token):
-                    self.order.append(name)
-                    self.tokens[name].append(event.number)
-                else:
-                    self.ends[name] = event
-                self._came.notify()
-
-        self.tokens[name] = []
-        job = Job(prompt, new_tokens, sampling, notify, rules=Rules(ends=self._ends_of_text), **fields)
+        rules = Rules(ends=self._ends_of_text)
+        job = Job(prompt, new_tokens, sampling, partial(self.note, name), **({"rules": rules} | fields))
         self.scheduler.submit(job)
         return job
+
+    def note(self, name, event):
+        with self._came:
+            if isinstance(event, Token):
+                self.order.append(name)
+                self.tokens[name].append(event.number)
+            elif isinstance(event, End):
+                self.ends[name] = event
+            self._came.notify()
 
     def wait(self, ready):
         with self._came:
@@ -94,6 +96,20 @@ class Requests:
 
 def prompt(tokens, seed):
     return torch.randint(2, 300, (tokens,), generator=torch.Generator().manual_seed(seed)).tolist()
+
+
+def test_a_token_that_cannot_be_chosen_ends_its_sequence_alone():
+    """As a rule does that leaves no number. The others, and later requests, are served."""
+    with Requests(running=2) as requests:
+        requests.ask("good", prompt(40, 1), 12)
+        requests.ask("bad", prompt(30, 2), 12, Sampling(temperature=1.0), rules=Rules(bias={5: float("nan")}))
+        (found,) = requests.all_of(["good"])
+        assert len(found) == 12
+        requests.wait(lambda: "bad" in requests.ends)
+        assert isinstance(requests.ends["bad"].error, RuntimeError)
+        requests.ask("later", prompt(40, 1), 12)
+        assert requests.all_of(["later"]) == [found]
+        assert requests.scheduler.failure is None
 
 
 WORK = {

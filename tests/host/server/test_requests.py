@@ -14,6 +14,7 @@ from kvdrive.server.fields import parse
 from kvdrive.server.protocol import HARMLESS, NEUTRAL, ChatRequest, CompletionRequest, SlotRequest
 from kvdrive.server.requests import REQUESTS
 from kvdrive.server.responses_requests import ResponseRequest
+from kvdrive.server.token_requests import DetokenizeRequest, TokenizeRequest
 
 COMPLETION = {"model": "m", "prompt": "x"}
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
@@ -24,6 +25,8 @@ GOOD = {
     MessagesRequest: CHAT | {"max_tokens": 5},
     CountRequest: CHAT,
     SlotRequest: {"filename": "a"},
+    TokenizeRequest: {"content": "x"},
+    DetokenizeRequest: {"tokens": [1]},
 }
 KINDS = [CompletionRequest, ChatRequest]
 
@@ -57,10 +60,10 @@ def refused(kind, change, **options):
         (ChatRequest, {"chat_template_kwargs": {"enable_thinking": False}}, "chat_template_kwargs"),
         (ChatRequest, {"reasoning_effort": "low"}, "reasoning_effort"),
         (ChatRequest, {"guided_json": {}}, "guided_json"),
-        (CompletionRequest, {"suffix": "x"}, "suffix"),
-        (CompletionRequest, {"echo": True}, "echo"),
-        (CompletionRequest, {"n": 2}, "n"),
-        (CompletionRequest, {"n": True}, "n"),
+        (ChatRequest, {"suffix": "x"}, "suffix"),
+        (ChatRequest, {"echo": True}, "echo"),
+        (ChatRequest, {"best_of": 2}, "best_of"),
+        (ChatRequest, {"best_of": True}, "best_of"),
     ],
 )
 def test_what_is_not_implemented_is_refused_by_name(kind, change, param):
@@ -114,12 +117,19 @@ def test_warn_ignores_unknown_names_only(caplog):
         (CompletionRequest, {"temperature": 3}, "temperature", "temperature must be a number from 0 to 2, not 3"),
         (CompletionRequest, {"temperature": "1"}, "temperature", 'temperature must be a number from 0 to 2, not "1"'),
         (CompletionRequest, {"temperature": True}, "temperature", "temperature must be a number from 0 to 2, not true"),
-        (CompletionRequest, {"max_tokens": 0}, "max_tokens", "max_tokens must be a whole number, 1 or more, not 0"),
+        (CompletionRequest, {"max_tokens": -1}, "max_tokens", "max_tokens must be a whole number, 0 or more, not -1"),
+        (
+            ChatRequest,
+            {"repetition_penalty": 5e-324},
+            "repetition_penalty",
+            "repetition_penalty must be a number from 0.01",
+        ),
         (CompletionRequest, {"seed": 2**64}, "seed", f"seed must be a whole number of 64 bits, not {2**64}"),
         (CompletionRequest, {"stop": ["a"] * 5}, "stop", "stop must be up to 4 texts of 1 to 256 characters"),
         (CompletionRequest, {"stop": ["a", 5]}, "stop[1]", "stop must be a text, or a list of texts; its entry [1]"),
-        (CompletionRequest, {"prompt": ["a", "b"]}, "prompt", "one prompt for each request"),
-        (CompletionRequest, {"prompt": [1, True]}, "prompt", "prompt must be a text, a list with one text, or"),
+        (CompletionRequest, {"prompt": ["a", 5]}, "prompt", "prompt must be a text, a list of token numbers, or"),
+        (CompletionRequest, {"n": 65}, "n", "n must be a whole number from 1 to 64, not 65"),
+        (CompletionRequest, {"prompt": [1, True]}, "prompt", "prompt must be a text, a list of token numbers, or"),
         (CompletionRequest, {"prompt": None}, "prompt", "prompt is missing: it must be a text"),
         (CompletionRequest, {"session": "a/b"}, "session", "session must be a name of letters, digits"),
         (ChatRequest, {"messages": []}, "messages", "messages must be a list of one message or more"),
@@ -140,6 +150,13 @@ def test_a_wrong_value_is_a_sentence_that_says_what_to_send(kind, change, param,
     [
         (CompletionRequest, {"stream_options": {"include_usage": True}}, "stream_options"),
         (CompletionRequest, {"session": "a", "kv_uri": "kvdrive:b"}, "kv_uri"),
+        (CompletionRequest, {"n": 3, "best_of": 2}, "best_of"),
+        (CompletionRequest, {"best_of": 2, "stream": True}, "best_of"),
+        (CompletionRequest, {"n": 10, "prompt": ["a"] * 7}, "prompt"),
+        (CompletionRequest, {"suffix": "b", "echo": True}, "suffix"),
+        (CompletionRequest, {"suffix": "b", "prompt": [1, 2]}, "suffix"),
+        (CompletionRequest, {"session": "a", "prompt": ["a", "b"]}, "session"),
+        (ChatRequest, {"session": "a", "n": 2}, "session"),
         (ChatRequest, {"max_tokens": 3, "max_completion_tokens": 4}, "max_tokens"),
     ],
 )

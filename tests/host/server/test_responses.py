@@ -7,10 +7,13 @@ import pytest
 from agent_requests import WEATHER
 from served_here import ServedHere
 
+from kvdrive.prefix.rates import Rates
 from kvdrive.server.errors import ApiError
 from kvdrive.server.fields import parse, taken
+from kvdrive.server.kept_responses import Kept, KeptResponses
 from kvdrive.server.protocol import ChatRequest
-from kvdrive.server.responses_requests import ResponseRequest
+from kvdrive.server.responses_requests import InputItem, ResponseRequest
+from kvdrive.server.tenants import Tenants
 
 TOOL = {"type": "function", "strict": True, **WEATHER["function"]}
 WISH = {"model": "tiny", "input": "Rain?", "temperature": 0, "max_output_tokens": 12, "store": False}
@@ -18,11 +21,20 @@ MUST = {"tools": [TOOL], "tool_choice": "required", "parallel_tool_calls": False
 
 
 @pytest.fixture(scope="module")
-def client(tools_checkpoint, tmp_path_factory):
-    server = ServedHere(tools_checkpoint, tmp_path_factory.mktemp("drives"), context=1024)
-    with openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0) as client:
-        yield client
+def server(tools_checkpoint, tmp_path_factory):
+    tenants = Tenants([("key-of-alice", "alice"), ("key-of-bob", "bob")])
+    server = ServedHere(tools_checkpoint, tmp_path_factory.mktemp("drives"), context=1024, tenants=tenants)
+    attending = Rates(1, 0, 1, 0, 1, 1, 0, 0, 0)
+    server.scheduler.with_sessions(lambda store: setattr(store.costs, "rates", attending)).result(30)
+    yield server
     server.close()
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    url = f"http://127.0.0.1:{server.port}/v1"
+    with openai.OpenAI(base_url=url, api_key="key-of-alice", max_retries=0) as client:
+        yield client
 
 
 def create(client, **fields):
@@ -78,6 +90,91 @@ def test_a_stream_adds_up_to_the_whole_answer(client, options):
     assert text == whole.output_text
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_response_goes_on_with_an_earlier_one(client, stream):
+    """The same answer as to the whole conversation; what was generated is found on the drive."""
+
+    def asked(**fields):
+        if not stream:
+            return create(client, **(fields | {"store": True}))
+        with client.responses.stream(**(WISH | fields | {"store": True})) as events:
+            return list(events)[-1].response
+
+    first = asked(input=f"Rain in Oslo, {stream}?", instructions="Be short.")
+    second = asked(input="And in Rome?", previous_response_id=first.id)
+    assert second.previous_response_id == first.id
+    history = [
+        {"role": "user", "content": f"Rain in Oslo, {stream}?"},
+        {"role": "assistant", "content": first.output_text},
+        {"role": "user", "content": "And in Rome?"},
+    ]
+    whole = create(client, input=history)  # instructions are not taken over
+    assert second.output_text == whole.output_text
+    again = asked(input="And in Rome?", previous_response_id=first.id, instructions="Be short.")
+    # Tokens of the answer are found up to the first one that is no whole character: its text cannot be sent back.
+    assert again.usage.input_tokens_details.cached_tokens > first.usage.input_tokens
+    third = asked(input="And at night?", previous_response_id=second.id)
+    assert third.usage.input_tokens > second.usage.input_tokens
+
+
+def test_calls_of_an_earlier_response_are_answered(client):
+    first = create(client, store=True, **MUST)
+    (call,) = first.output
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
+    second = create(client, input=[result], tools=[TOOL], previous_response_id=first.id, store=True)
+    cached = second.usage.input_tokens_details.cached_tokens
+    assert cached >= first.usage.input_tokens + first.usage.output_tokens - 1
+
+
+def test_a_response_is_read_and_removed_by_its_tenant(server, client):
+    first = create(client, store=True)
+    assert client.responses.retrieve(first.id) == first
+    other = client.with_options(api_key="key-of-bob")
+    for ask in (
+        lambda: other.responses.retrieve(first.id),
+        lambda: other.responses.delete(first.id),
+        lambda: create(other, previous_response_id=first.id),
+    ):
+        with pytest.raises(openai.NotFoundError, match="send the whole conversation"):
+            ask()
+
+    def names():
+        listed = server.client.get("/v1/sessions", headers={"Authorization": "Bearer key-of-alice"}).json()["data"]
+        return [one["name"] for one in listed]
+
+    assert first.id in names()
+    client.responses.delete(first.id)
+    assert first.id not in names()
+    with pytest.raises(openai.NotFoundError) as found:
+        create(client, previous_response_id=first.id)
+    assert (found.value.param, found.value.code) == ("previous_response_id", "response_not_found")
+
+
+def test_a_response_that_is_not_stored_cannot_be_gone_on_with(client):
+    first = create(client)
+    with pytest.raises(openai.NotFoundError):
+        create(client, previous_response_id=first.id)
+
+
+def test_the_room_for_responses_is_bounded():
+    kept = KeptResponses(most=3, characters=10)
+    item = [taken(InputItem, {"role": "user", "content": "four"})]
+    for number in range(3):
+        kept.keep("alice", f"resp_{number}", Kept({"id": number}, item))
+    kept.keep("bob", "resp_0", Kept({"id": "bob"}, item))
+    with pytest.raises(ApiError):
+        kept.get("alice", "resp_0")
+    assert kept.get("alice", "resp_1").document == {"id": 1}
+    kept.keep("alice", "resp_3", Kept({"id": 3}, item))
+    with pytest.raises(ApiError):  # the one that was used least recently
+        kept.get("alice", "resp_2")
+    kept.keep("alice", "resp_4", Kept({"id": 4}, item * 3))
+    for number in range(5):
+        with pytest.raises(ApiError):
+            kept.get("alice", f"resp_{number}")
+    assert kept.get("bob", "resp_0").document == {"id": "bob"}
+
+
 def test_an_answer_that_is_too_long_is_refused_by_the_name_of_its_field(client):
     with pytest.raises(openai.BadRequestError, match="max_output_tokens is too large") as found:
         create(client, max_output_tokens=5000)
@@ -91,7 +188,8 @@ def fields(**change):
 @pytest.mark.parametrize(
     ("change", "param"),
     [
-        ({"previous_response_id": "resp_1"}, "previous_response_id"),
+        ({"previous_response_id": 5}, "previous_response_id"),
+        ({"input": [{"type": "function_call", "call_id": "a", "name": "f", "arguments": "[]"}]}, "input[0].arguments"),
         ({"background": True}, "background"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
         ({"tool_choice": {"type": "file_search"}}, "tool_choice"),

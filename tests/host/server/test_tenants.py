@@ -8,7 +8,7 @@ from kvdrive.config.run import RunConfig
 from kvdrive.errors import InputError
 from kvdrive.generation.decode import Sampling
 from kvdrive.server.errors import ApiError
-from kvdrive.server.jobs import Job, Limits, QueueFull, next_job
+from kvdrive.server.jobs import End, Job, Limits, Prompt, QueueFull, next_job
 from kvdrive.server.metrics import Metrics
 from kvdrive.server.scheduler import Scheduler
 from kvdrive.server.tenants import Tenants, read_keys
@@ -83,6 +83,15 @@ def test_counts_over_all_tenants_are_the_same_whether_prompts_of_two_are_alike(s
         return answer.json()["usage"], {name: value - before[name] for name, value in counts(server).items()}
 
     assert counted(right) == counted(wrong)
+
+
+@ANYWHERE
+def test_choices_share_the_prompt_of_their_own_tenant(server):
+    """It is found, unless computing it again is faster. Of other prompts, it has a few first letters at most."""
+    for key in (ALICE, BOB):
+        answer = server.complete(key, prompt="choices " + PROMPT, n=2, max_tokens=2)
+        assert cached(answer) < 5
+        assert answer.json()["choices"][1]["kvdrive"]["resume"] != "none"
 
 
 @ANYWHERE
@@ -176,6 +185,26 @@ def test_a_tenant_that_fills_the_queue_shuts_nobody_out():
         scheduler.submit(job("alice"))
     scheduler.submit(job("bob"))
     assert scheduler.load == (3, 0)
+
+
+def test_choices_of_one_request_wait_as_one_and_for_their_prompt():
+    scheduler = Scheduler(None, None, RunConfig(), Limits(100, waiting=2), Metrics())
+    leader, follower, other = job("alice"), job("alice"), job("alice")
+    follower.leader, follower.ask = leader, leader.ask
+    scheduler.submit(leader, follower)
+    scheduler.submit(other)
+    with pytest.raises(QueueFull):
+        scheduler.submit(job("alice"))
+    assert scheduler.load == (3, 0)
+    assert next_job([leader, follower], []) is leader
+    assert next_job([follower, other], []) is other
+    assert next_job([follower], []) is None
+    leader.tell(Prompt(0))
+    assert next_job([follower], []) is follower
+    alone, late = job("bob"), job("bob")
+    late.leader = alone
+    alone.tell(End())
+    assert late.may_begin
 
 
 @pytest.mark.parametrize("scheme", ["Bearer ", "bearer ", "BEARER  "])

@@ -1,0 +1,32 @@
+"""All paths of the server that need a key, where there is one."""
+
+from __future__ import annotations
+
+from kvdrive.generation.checkpoints import Checkpoint
+from kvdrive.server.answering import Answering
+from kvdrive.server.bodies import Bodies
+from kvdrive.server.chat import Chats
+from kvdrive.server.completions import CompletionPaths
+from kvdrive.server.inputs import Inputs
+from kvdrive.server.replays import Replays
+from kvdrive.server.response_paths import ResponsePaths
+from kvdrive.server.scheduler import Scheduler
+from kvdrive.server.session_paths import Handler, SessionPaths
+from kvdrive.server.settings import Settings
+from kvdrive.server.submissions import Submissions
+from kvdrive.server.token_paths import TokenPaths
+
+
+def routes(checkpoint: Checkpoint, scheduler: Scheduler, settings: Settings) -> list[tuple[str, str, Handler]]:
+    """Path, method and handler of each route that works with the model or its sessions."""
+    bodies = Bodies(checkpoint.tokenizer, settings)
+    sessions = SessionPaths(scheduler, ignore_unknown=settings.ignore_unknown)
+    replays = Replays()
+    inputs = Inputs(checkpoint, bodies, Chats(checkpoint.tokenizer, bodies.prompts, replays), sessions, settings)
+    answering = Answering(Submissions(checkpoint, scheduler, replays, settings))
+    return [
+        *CompletionPaths(checkpoint.tokenizer, inputs, answering, settings.name).routes(),
+        *ResponsePaths(inputs, answering, sessions).routes(),
+        *TokenPaths(checkpoint, bodies, settings, scheduler.slot_count).routes(),
+        *sessions.routes(),
+    ]
