@@ -21,6 +21,8 @@ struct Buffer;
 
 // Writes a sentence for the user.
 void report(const std::string& sentence);
+// Where sentences go: to `hear`; null: to stderr.
+void report_to(void (*hear)(const char* sentence));
 
 class Plugin {
  public:
@@ -38,6 +40,8 @@ class Plugin {
   void remove(Buffer* buffer);
   // The first refusal of a cache that lives: what its model needs cannot be served. Empty: there is none.
   std::string refusal();
+  // All counters as JSON. Throws std::runtime_error if there is no drive.
+  std::string statistics();
   // Cells of the longest cache.
   std::uint32_t most_cells();
 
