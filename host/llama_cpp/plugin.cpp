@@ -83,6 +83,18 @@ std::string Plugin::refusal() {
   return "";
 }
 
+KvCache& Plugin::only_cache() {
+  const std::lock_guard lock(mutex_);
+  KvCache* found = nullptr;
+  for (Buffer* buffer : buffers_) {
+    if (buffer->cache.empty()) continue;
+    if (found != nullptr) throw std::runtime_error("this model has several caches, which are kept by no other process");
+    found = &buffer->cache;
+  }
+  if (found == nullptr) throw std::runtime_error("llama.cpp has no context with K and V in the drive");
+  return *found;
+}
+
 std::uint32_t Plugin::most_cells() {
   const std::lock_guard lock(mutex_);
   std::uint32_t most = 0;

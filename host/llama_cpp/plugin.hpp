@@ -18,6 +18,7 @@
 namespace kvdrive::llama {
 
 struct Buffer;
+class KvCache;
 
 // Writes a sentence for the user.
 void report(const std::string& sentence);
@@ -42,6 +43,8 @@ class Plugin {
   std::string refusal();
   // All counters as JSON. Throws std::runtime_error if there is no drive.
   std::string statistics();
+  // The cache of the only context of this process. Throws std::runtime_error if there are none or several.
+  KvCache& only_cache();
   // Cells of the longest cache.
   std::uint32_t most_cells();
 

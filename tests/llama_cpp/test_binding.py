@@ -13,7 +13,13 @@ from kvdrive.llama.structures import STRUCTURES, Batch, ContextParams, ModelPara
 
 NUMBERS = {
     **{"int32_t": ctypes.c_int32, "uint32_t": ctypes.c_uint32, "uint64_t": ctypes.c_uint64, "size_t": ctypes.c_size_t},
-    **{"int8_t": ctypes.c_int8, "float": ctypes.c_float, "bool": ctypes.c_bool, "void": None},
+    **{
+        "int8_t": ctypes.c_int8,
+        "uint8_t": ctypes.c_uint8,
+        "float": ctypes.c_float,
+        "bool": ctypes.c_bool,
+        "void": None,
+    },
     **{"llama_token": ctypes.c_int32, "llama_pos": ctypes.c_int32, "llama_seq_id": ctypes.c_int32},
 }
 CALLBACKS = ("llama_progress_callback", "ggml_backend_sched_eval_callback", "ggml_abort_callback")

@@ -109,7 +109,7 @@ def test_a_chat_computes_only_what_is_new(models, tmp_path):
     computed = [int(turn.split()[0].strip("(")) for turn in turns]
     held = [int(turn.split(", ")[1].split()[0]) for turn in turns]
     assert [held[0], held[2]] == [computed[0] + 5, computed[2] + 5]  # the last token is not computed
-    assert held[1] == held[0] + computed[1] + 5
+    assert computed[0] < held[1] - 5 - computed[1] <= held[0]  # more than the first prompt is there already
     again = run("chat", "-m", models(), *folder, given="def four():\n")
     assert "going on after 2 messages, 0 tokens on the drive" in again.stderr
     assert len(json.loads((tmp_path / "chat" / "messages.json").read_text())) == 4

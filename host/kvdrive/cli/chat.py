@@ -15,12 +15,11 @@ import typer
 from kvdrive import private
 from kvdrive.cli.command import command
 from kvdrive.cli.fields import Fields
-from kvdrive.cli.llama import RuntimeOption, conversation_in
+from kvdrive.cli.llama import RuntimeOption, chosen, conversation_in
 from kvdrive.cli.paths import output_folder
 from kvdrive.config.run import RunConfig
 from kvdrive.errors import InputError
 from kvdrive.generation.sampling import Sampling
-from kvdrive.llama.choice import file_of, takes_llama
 from kvdrive.waiting import IMPORTS, waiting_for
 
 if TYPE_CHECKING:
@@ -66,8 +65,8 @@ def chat(
     answer.
     """
     sampling = Sampling(temperature, seed=seed)
-    if takes_llama(runtime, config.model.model):
-        folder = drive or _folder_of(file_of(config.model.model))
+    if file := chosen(runtime, config):
+        folder = drive or _folder_of(file)
         private.make_folder(folder)
         with conversation_in(config, folder) as held:
             return _converse(held, folder, max_new_tokens, sampling)

@@ -12,11 +12,10 @@ import typer
 
 from kvdrive.cli.command import JsonFlag, ReportFolder, command
 from kvdrive.cli.fields import Fields, kept_drives
-from kvdrive.cli.llama import RuntimeOption, Wanted, continue_text, refuse
+from kvdrive.cli.llama import RuntimeOption, Wanted, chosen, continue_text, refuse
 from kvdrive.config.run import GROUPS, RunConfig
 from kvdrive.errors import InputError
 from kvdrive.generation.sampling import Sampling
-from kvdrive.llama.choice import takes_llama
 from kvdrive.targets.addresses import is_address
 from kvdrive.waiting import IMPORTS, waiting_for
 
@@ -82,11 +81,11 @@ def generate(
             session, max(batch, len(texts)), check, config.target.folder is not None or is_address(config.target.target)
         )
     sampling = Sampling(temperature, top_k, top_p, seed)
-    if takes_llama(runtime, config.model.model):
-        refuse({"session": session, "batch": batch, "check": check, "report": report})
+    if chosen(runtime, config):
+        refuse({"batch": batch, "check": check, "report": report})
         if len(texts) != 1:
             raise InputError("llama.cpp continues one text: give --prompt TEXT or --prompt-file FILE once")
-        wanted = Wanted(texts[0], prompt_tokens, max_new_tokens, sampling, ignore_stop, verbose, as_json)
+        wanted = Wanted(texts[0], session, prompt_tokens, max_new_tokens, sampling, ignore_stop, verbose, as_json)
         return continue_text(config, wanted)
     with waiting_for(IMPORTS):
         from rich.console import Console

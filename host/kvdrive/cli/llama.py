@@ -16,14 +16,16 @@ from rich.console import Console
 
 from kvdrive.config.run import RunConfig
 from kvdrive.config.text import OPTIONS, flag_of
-from kvdrive.errors import InputError
+from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.generation.sampling import Sampling
-from kvdrive.llama.choice import Runtime
-from kvdrive.waiting import progress, waiting_for
+from kvdrive.llama.choice import Runtime, file_of, takes_llama
+from kvdrive.waiting import IMPORTS, progress, waiting_for
 
 if TYPE_CHECKING:
+    from kvdrive.llama.context import Context
     from kvdrive.llama.conversation import Conversation
     from kvdrive.llama.model import Model
+    from kvdrive.llama.sessions import Sessions
 
 RuntimeOption = Annotated[
     Runtime,
@@ -40,6 +42,7 @@ class Wanted:
     """What `kvdrive generate` is asked for, beside the options of a run."""
 
     prompt: str
+    session: str
     prompt_tokens: int
     new_tokens: int
     sampling: Sampling
@@ -56,6 +59,11 @@ class Wanted:
             | own
             | vars(self.sampling)
         )
+
+
+def chosen(runtime: Runtime, config: RunConfig) -> Path | None:
+    """The file that llama.cpp computes; None: transformers computes the model. Raises InputError."""
+    return file_of(config.model.model) if takes_llama(runtime, config.model.model) else None
 
 
 def refuse(asked: Mapping[str, object]) -> None:
@@ -77,11 +85,18 @@ def continue_text(config: RunConfig, wanted: Wanted) -> None:
     with opened(config, console) as model:
         ids = model.vocabulary.encode(wanted.prompt)[-wanted.prompt_tokens :]
         request = Request(ids, wanted.new_tokens, wanted.sampling, wanted.ignore_stop, stream=not wanted.as_json)
-        with (
-            Context(model, room_of(model, config, len(ids) + wanted.new_tokens)) as context,
-            progress("prompt: tokens", len(ids), console) as on_tokens,
-        ):
-            done = generate(model, context, request, on_tokens)
+        room = room_of(model, config, len(ids) + wanted.new_tokens)
+        with Context(model, room_of(model, config, 0) if wanted.session else room) as context, ExitStack() as kept:
+            sessions = None
+            if wanted.session:
+                sessions = kept.enter_context(kept_sessions(context, config, console))
+            if sessions:
+                say(console, f"going on after {sessions.resume([], wanted.session)} tokens")
+            with progress("prompt: tokens", len(context.tokens) + len(ids), console) as on_tokens:
+                done = generate(model, context, request, on_tokens)
+            if sessions:
+                context.extend(done.tokens[-1:])  # the next text goes on behind it
+                sessions.keep(wanted.session)
         report = report_of(model, done, wanted.options(config))
     if wanted.verbose:
         console.print(table(report))
@@ -98,11 +113,28 @@ def conversation_in(config: RunConfig, folder: Path) -> Iterator[Conversation]:
     from kvdrive.llama.conversation import Conversation
     from kvdrive.llama.opening import room_of
 
+    console = Console(stderr=True)
     with (
-        opened(config.changed(folder=folder), Console(stderr=True)) as model,
+        opened(config.changed(folder=folder), console) as model,
         Context(model, room_of(model, config, 0)) as context,
+        kept_sessions(context, config, console) as sessions,
     ):
-        yield Conversation(context, folder)
+        yield Conversation(context, folder, sessions)
+
+
+@contextmanager
+def kept_sessions(context: Context, config: RunConfig, console: Console) -> Iterator[Sessions | None]:
+    """The sessions on the model's drive. None, and one line that says why, where its cache cannot be kept."""
+    with waiting_for(IMPORTS, console):
+        from kvdrive.llama.session_store import open_sessions
+
+    with ExitStack() as opened:
+        try:
+            sessions = opened.enter_context(open_sessions(context, config))
+        except UnsupportedError as error:
+            say(console, f"K and V end with this process: {error}")
+            sessions = None
+        yield sessions
 
 
 @contextmanager

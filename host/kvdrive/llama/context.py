@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from mmap import mmap
 from types import TracebackType
 
 import numpy as np
@@ -21,7 +22,8 @@ Logits = NDArray[np.float32]  # [vocabulary]
 
 
 class Context:
-    """A sequence of up to `room` tokens. `tokens`: those that were computed.
+    """A sequence of up to `room` tokens. `tokens`: those that were computed. `shortened` is called with the number of
+    tokens that are left when some were forgotten.
 
     Raises UnsupportedError where K and V of the model cannot be in the drive.
     """
@@ -30,6 +32,7 @@ class Context:
         self.model = model
         self.room = room
         self.tokens: list[int] = []
+        self.shortened: Callable[[int], None] = lambda count: None
         functions = self._functions = model.functions
         parameters = functions.llama_context_default_params()
         parameters.n_ctx = max(room, 1)
@@ -65,10 +68,25 @@ class Context:
 
     def truncate(self, count: int) -> None:
         """Forget all but the first `count` tokens; all, where the model cannot forget a part."""
+        count = min(count, len(self.tokens))  # what a failed call has left behind them goes
         if count == 0 or not self._functions.llama_memory_seq_rm(self._memory, _SEQUENCE, count, _END):
             self._functions.llama_memory_clear(self._memory, True)
             count = 0
         del self.tokens[count:]
+        self.shortened(count)
+
+    def restore(self, tokens: Sequence[int], state: mmap) -> bool:
+        """Fill the cells of an empty sequence by a state (`state.state_of`). False where llama.cpp does not take it:
+        the sequence is empty then.
+        """
+        size = len(state)
+        begin = (ctypes.c_uint8 * size).from_buffer(state)
+        read = self._functions.llama_state_seq_set_data(self._pointer, begin, size, _SEQUENCE)
+        if read != size:
+            self.truncate(0)
+            return False
+        self.tokens = list(tokens)
+        return True
 
     def close(self) -> None:
         """Release it; K and V are gone."""

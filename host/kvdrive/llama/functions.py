@@ -12,6 +12,7 @@ from ctypes import (
     c_int,
     c_int32,
     c_size_t,
+    c_uint8,
     c_uint64,
     c_void_p,
 )
@@ -63,6 +64,7 @@ FUNCTIONS: dict[str, dict[str, tuple[Any, list[Any]]]] = {
         "llama_get_memory": (c_void_p, [c_void_p]),
         "llama_memory_clear": (None, [c_void_p, c_bool]),
         "llama_memory_seq_rm": (c_bool, [c_void_p, c_int32, c_int32, c_int32]),
+        "llama_state_seq_set_data": (c_size_t, [c_void_p, POINTER(c_uint8), c_size_t, c_int32]),
         "llama_decode": (c_int32, [c_void_p, Batch]),
         "llama_get_logits_ith": (POINTER(c_float), [c_void_p, c_int32]),
     },
