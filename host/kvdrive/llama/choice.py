@@ -33,7 +33,7 @@ def takes_llama(runtime: str, model: str) -> bool:
 def file_of(model: str) -> Path:
     """The GGUF file of a model: a path, or smollm2, whose package has one. Raises InputError."""
     if model == SMOLLM2:
-        if file := _packaged():
+        if file := packaged():
             return file
         raise InputError("the model 'smollm2' is in a package that is not installed: run `make get WHAT=smollm2`")
     path = Path(model).expanduser()
@@ -44,7 +44,8 @@ def file_of(model: str) -> Path:
     return path
 
 
-def _packaged() -> Path | None:
+def packaged() -> Path | None:
+    """SmolLM2's file in its package; None where that is not installed."""
     found = importlib.util.find_spec(_PACKAGE)  # only located: importing it would need its own llama.cpp
     places = list(found.submodule_search_locations or []) if found else []
     return next((file for place in places for file in sorted(Path(place).glob(f"*{_SUFFIX}"))), None)
