@@ -96,7 +96,10 @@ void set_tensor(ggml_backend_buffer_t buffer, ggml_tensor* tensor, const void* d
     std::memcpy(static_cast<char*>(tensor->data) + offset, data, size);
     return;
   }
-  guarded(cache, [&] { write_cells(cache, *target, cache.range(*target, tensor, offset, size), data); });
+  guarded(cache, [&] {
+    const KvCache::Range range = cache.range(*target, tensor, offset, size);
+    if (!cache.takes(*target, range)) write_cells(cache, *target, range, data);
+  });
 }
 
 void get_tensor(ggml_backend_buffer_t buffer, const ggml_tensor* tensor, void* data, std::size_t offset,

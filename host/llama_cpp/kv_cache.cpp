@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <numeric>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
@@ -130,6 +131,7 @@ void KvCache::write(Tensor& tensor, std::uint32_t stream, std::span<const std::u
     throw std::runtime_error("llama.cpp wrote rows of a layer whose attention it has not shown");
   }
   if (!copying_.empty()) throw std::runtime_error("llama.cpp copied a sequence without some of its layers");
+  if (taking()) throw std::runtime_error("llama.cpp restored a sequence without some of its layers");
   Stream& target = streams_[stream];
   if (writer == Writer::kHost && !target.host_writes) complete_all(stream, 0);
   target.host_writes = writer == Writer::kHost;
@@ -325,8 +327,55 @@ void KvCache::forget(std::uint32_t stream) {
   ++epoch_;
 }
 
+void KvCache::shorten(std::uint32_t cells) {
+  settle();
+  if (cells < streams_.front().log.tokens()) {
+    ++epoch_;
+    trim(0, cells);
+  }
+}
+
+void KvCache::settle() {
+  if (streams_.size() != 1) throw std::runtime_error("a cache of several streams is kept by no other process");
+  if (!streams_.front().log.in_order() || streams_.front().log.dead() > 0) {
+    throw std::runtime_error("the tokens of this sequence are not in the order of llama.cpp's cells");
+  }
+  complete_all(0, 0);
+}
+
+void KvCache::take(const Session& session, std::uint32_t tokens) {
+  settle();
+  if (tokens == 0 || tokens > cells_) throw std::runtime_error("a session of as many tokens does not fit the cache");
+  for (const auto& [address, tensor] : tensors_) {
+    if (tensor.rows.heads == 0) throw std::runtime_error("llama.cpp has not shown the attention of every layer");
+  }
+  Stream& target = streams_.front();
+  drive_.take(session);
+  drive_.remove(std::exchange(target.session, session));
+  target.log.clear();
+  std::vector<std::uint32_t> cells(tokens);
+  std::iota(cells.begin(), cells.end(), 0U);
+  target.log.add(cells);
+  target.host_writes = false;
+  ++epoch_;
+  for (auto& [address, tensor] : tensors_) {
+    tensor.ends[0] = tokens;
+    taking_.insert(&tensor);
+  }
+}
+
+bool KvCache::takes(const Tensor& tensor, const Range& range) {
+  if (!taking()) return false;
+  if (range.stream != 0 || range.first_cell != 0 || range.cells != streams_.front().log.tokens() ||
+      taking_.erase(&tensor) == 0) {
+    throw std::runtime_error("llama.cpp restored other cells than those of the session");
+  }
+  return true;
+}
+
 void KvCache::clear() {
   copying_.clear();
+  taking_.clear();
   for (std::uint32_t stream = 0; stream < streams_.size(); ++stream) {
     if (streams_[stream].log.tokens() > 0) forget(stream);
   }

@@ -79,6 +79,21 @@ class KvCache {
   // Forgets everything.
   void clear();
 
+  // For a process that keeps sequences beyond itself; all of these need a cache with one stream.
+
+  // Forgets the cells from `cells` on, which llama.cpp has freed.
+  void shorten(std::uint32_t cells);
+  // Writes what is missing, so that the session has all rows of all tokens. Throws unless token i holds cell i.
+  void settle();
+  // A session of the drive that nobody else uses becomes the stream's: its first `tokens` tokens hold the first cells.
+  // Next, llama.cpp restores these cells in each tensor, and what it writes there is not taken (`takes`).
+  void take(const Session& session, std::uint32_t tokens);
+  // True for rows that are in the session already.
+  bool takes(const Tensor& tensor, const Range& range);
+  // True after `take` until llama.cpp has restored all tensors.
+  bool taking() const { return !taking_.empty(); }
+  const std::map<const char*, Tensor>& tensors() const { return tensors_; }
+
   // The first sentence about something that cannot be served; empty: all can.
   const std::string& refusal() const { return refusal_; }
   void refuse(const std::string& sentence);
@@ -114,6 +129,7 @@ class KvCache {
   std::string refusal_;
   std::set<const Tensor*> copying_;  // of a copy of a stream: tensors whose copies are still to come
   std::uint32_t copying_from_ = 0, copying_to_ = 0;
+  std::set<const Tensor*> taking_;  // of a session that was taken: tensors that llama.cpp has still to restore
   std::vector<std::uint16_t> scratch_;
 };
 

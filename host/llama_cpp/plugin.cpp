@@ -14,6 +14,8 @@ namespace {
 
 constexpr std::uint64_t kFitMargin = std::uint64_t{2} << 30;
 
+std::atomic<void (*)(const char*)> listener{nullptr};
+
 void report_shares(const Shares& shares) {
   char text[160];
   if (shares.read_bytes > 0) {
@@ -29,7 +31,15 @@ void report_shares(const Shares& shares) {
 
 }  // namespace
 
-void report(const std::string& sentence) { std::fprintf(stderr, "kvdrive: %s\n", sentence.c_str()); }
+void report(const std::string& sentence) {
+  if (const auto hear = listener.load(); hear != nullptr) {
+    hear(sentence.c_str());
+  } else {
+    std::fprintf(stderr, "kvdrive: %s\n", sentence.c_str());
+  }
+}
+
+void report_to(void (*hear)(const char* sentence)) { listener = hear; }
 
 Plugin& Plugin::get() {
   static auto* plugin = new Plugin;
@@ -73,6 +83,18 @@ std::string Plugin::refusal() {
   return "";
 }
 
+KvCache& Plugin::only_cache() {
+  const std::lock_guard lock(mutex_);
+  KvCache* found = nullptr;
+  for (Buffer* buffer : buffers_) {
+    if (buffer->cache.empty()) continue;
+    if (found != nullptr) throw std::runtime_error("this model has several caches, which are kept by no other process");
+    found = &buffer->cache;
+  }
+  if (found == nullptr) throw std::runtime_error("llama.cpp has no context with K and V in the drive");
+  return *found;
+}
+
 std::uint32_t Plugin::most_cells() {
   const std::lock_guard lock(mutex_);
   std::uint32_t most = 0;
@@ -80,13 +102,14 @@ std::uint32_t Plugin::most_cells() {
   return most;
 }
 
+std::string Plugin::statistics() {
+  return "{\"graphs\": " + std::to_string(graphs) + ", \"attention_in_drive\": " + std::to_string(in_drive) +
+         ", \"attention_in_host\": " + std::to_string(in_host) + ", \"drive\": " + drive().statistics() + "}";
+}
+
 void Plugin::finish() {
   if (drive_->policy().groups) report_shares(drive_->shares());
-  if (!configuration_.statistics.empty()) {
-    std::ofstream(configuration_.statistics)
-        << "{\"graphs\": " << graphs << ", \"attention_in_drive\": " << in_drive
-        << ", \"attention_in_host\": " << in_host << ", \"drive\": " << drive_->statistics() << "}\n";
-  }
+  if (!configuration_.statistics.empty()) std::ofstream(configuration_.statistics) << statistics() << "\n";
   const std::lock_guard lock(mutex_);
   if (buffers_.empty()) drive_.reset();
 }

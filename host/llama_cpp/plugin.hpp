@@ -18,9 +18,12 @@
 namespace kvdrive::llama {
 
 struct Buffer;
+class KvCache;
 
 // Writes a sentence for the user.
 void report(const std::string& sentence);
+// Where sentences go: to `hear`; null: to stderr.
+void report_to(void (*hear)(const char* sentence));
 
 class Plugin {
  public:
@@ -38,6 +41,10 @@ class Plugin {
   void remove(Buffer* buffer);
   // The first refusal of a cache that lives: what its model needs cannot be served. Empty: there is none.
   std::string refusal();
+  // All counters as JSON. Throws std::runtime_error if there is no drive.
+  std::string statistics();
+  // The cache of the only context of this process. Throws std::runtime_error if there are none or several.
+  KvCache& only_cache();
   // Cells of the longest cache.
   std::uint32_t most_cells();
 

@@ -137,6 +137,17 @@ Session SessionDrive::open() {
   return {.number = number};
 }
 
+void SessionDrive::take(const Session& session) {
+  const std::lock_guard lock(mutex_);
+  sessions_.insert(session.number);
+  store_list();
+}
+
+void SessionDrive::release(const Session& session) {
+  const std::lock_guard lock(mutex_);
+  if (sessions_.erase(session.number) != 0) store_list();
+}
+
 void SessionDrive::remove(const Session& session) {
   abi::SessionTrim command{};
   command.opcode = abi::kSessionTrim;

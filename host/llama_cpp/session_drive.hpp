@@ -82,6 +82,10 @@ class SessionDrive {
 
   // A number for a new session, which begins to exist with its first rows.
   Session open();
+  // A session that somebody else has made is the plugin's from now on.
+  void take(const Session& session);
+  // A session is not the plugin's any more, and stays.
+  void release(const Session& session);
   // Forgets a session and all of its rows.
   void remove(const Session& session);
   // Adds tokens behind the session's first `first` ones. `halves`: [heads][tokens][dim] binary16.
@@ -96,6 +100,14 @@ class SessionDrive {
   Session fork(const Session& session, std::uint32_t tokens);
   // Attends from any number of queries. Each has at least one valid token.
   void attend(std::span<const Query> queries);
+
+  // For a process that stores sessions of its own beside the plugin's: any command, and the numbers of all sessions.
+  nvme::Reply execute(const abi::Sqe& command, std::span<const std::byte> data, std::uint64_t room) {
+    return drive_->execute(command, data, room);
+  }
+  std::vector<std::uint32_t> sessions() { return drive_->sessions(); }
+  std::string failure() const { return drive_->failure(); }
+  bool exclusive() const { return drive_->exclusive(); }
 
   std::uint64_t capacity_bytes() const;
   std::uint64_t free_bytes() const;

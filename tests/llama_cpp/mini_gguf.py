@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,14 +22,35 @@ def _rotated_in_pairs(matrix: np.ndarray, heads: int) -> np.ndarray:
     return matrix.reshape(heads, 2, dim // 2, -1).swapaxes(1, 2).reshape(matrix.shape)
 
 
-def write(path: Path) -> None:
-    """Writes mini without its tokenizer, matrices in binary16."""
+TEMPLATE = "{% for one in messages %}{{ one.role }}:{{ one.content }}\n{% endfor %}assistant:"
+
+
+def _add_tokenizer(writer: Any, end: int) -> None:
+    """Mini's tokenizer, whose text ends with the token `end`, and a chat template."""
+    found = json.loads((MINI / "tokenizer.json").read_text())
+    special = {one["id"] for one in found["added_tokens"]}
+    vocabulary = sorted(found["model"]["vocab"], key=found["model"]["vocab"].get)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm")  # digits one by one, otherwise as GPT-2
+    writer.add_token_list(vocabulary)
+    writer.add_token_types([3 if token in special else 1 for token in range(len(vocabulary))])
+    writer.add_token_merges([" ".join(pair) for pair in found["model"]["merges"]])
+    writer.add_eos_token_id(end)
+    writer.add_add_bos_token(False)
+    writer.add_chat_template(TEMPLATE)
+
+
+def write(path: Path, end: int | None = None) -> None:
+    """Writes mini, matrices in binary16; `end`: with its tokenizer, for which this token ends a text."""
     config = json.loads((MINI / "config.json").read_text())
     weights = {name: tensor.to(torch.float32).numpy() for name, tensor in load_file(MINI / "model.safetensors").items()}
     heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
     writer = writer_of(SimpleNamespace(**config), path)
     writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
     writer.add_rope_dimension_count(config["head_dim"])
+
+    if end is not None:
+        _add_tokenizer(writer, end)
 
     def add(name: str, source: str) -> None:
         matrix = weights[source]

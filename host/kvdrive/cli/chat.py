@@ -8,21 +8,25 @@ import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from kvdrive import private
 from kvdrive.cli.command import command
 from kvdrive.cli.fields import Fields
+from kvdrive.cli.llama import RuntimeOption, chosen, conversation_in
 from kvdrive.cli.paths import output_folder
 from kvdrive.config.run import RunConfig
 from kvdrive.errors import InputError
+from kvdrive.generation.sampling import Sampling
 from kvdrive.waiting import IMPORTS, waiting_for
 
 if TYPE_CHECKING:
     from kvdrive.generation.conversation import Conversation
-    from kvdrive.generation.decode import Sampling
+    from kvdrive.llama.conversation import Conversation as LlamaConversation
+
+    Talk: TypeAlias = Conversation | LlamaConversation
 
 app = typer.Typer()
 
@@ -53,20 +57,25 @@ def chat(
     ] = 256,
     temperature: Annotated[float, typer.Option(min=0, help="0: always the most likely token")] = 0.0,
     seed: Annotated[int, typer.Option(min=0, help="of the sampling")] = 0,
+    runtime: RuntimeOption = "auto",
 ) -> None:
     """Talk with a model. K and V of the conversation stay on a drive: closed, killed and opened again, it goes on.
 
     A message is kept before its answer begins, an answer when it ends. /new starts anew, /quit or ^D leaves, ^C ends an
     answer.
     """
+    sampling = Sampling(temperature, seed=seed)
+    if file := chosen(runtime, config):
+        folder = drive or _folder_of(file)
+        private.make_folder(folder)
+        with conversation_in(config, folder) as held:
+            return _converse(held, folder, max_new_tokens, sampling)
     with waiting_for(IMPORTS):
         import torch
 
         from kvdrive.generation.assistant import load_assistant
         from kvdrive.generation.conversation import Conversation
-        from kvdrive.generation.decode import Sampling
         from kvdrive.plugins.transformers import attach
-        from kvdrive.private import cache_folder
         from kvdrive.targets.opening import open_named
         from kvdrive.weights.opening import load_from
 
@@ -77,7 +86,7 @@ def chat(
     )  # of weights on a drive, and of K and V beside
     with waiting_for(f"loading {config.model.model}"):
         checkpoint = load_from(config)
-    folder = drive or cache_folder() / "chats" / re.sub(r"[^\w.-]+", "_", checkpoint.path.resolve().name)
+    folder = drive or _folder_of(checkpoint.path)
     private.make_folder(folder)
     capacity = max(1 << 26, _SPARE * checkpoint.context * checkpoint.shape.bytes_per_token)
     options = replace(config.target, folder=None, capacity_bytes=capacity, group=checkpoint.shape.group)
@@ -91,19 +100,28 @@ def chat(
             with waiting_for(f"loading {config.model.assistant}"):
                 assistant = load_assistant(config.model, checkpoint)
         conversation = Conversation(checkpoint, attached, folder, assistant)
-        sys.stderr.write(f"{HELP}; everything is in {folder}\n")
-        if conversation.messages:
-            sys.stderr.write(
-                f"going on after {len(conversation.messages)} messages, {conversation.tokens} tokens on the drive\n"
-            )
-        how = max_new_tokens, Sampling(temperature, seed=seed)
-        if asked := conversation.unanswered:
-            sys.stderr.write(f"the answer to your last message did not end, here it is again: {asked}\n")
-            _answer(conversation, asked, *how)
-        _talk(conversation, *how)
+        _converse(conversation, folder, max_new_tokens, sampling)
 
 
-def _talk(conversation: Conversation, new_tokens: int, sampling: Sampling) -> None:
+def _folder_of(model: Path) -> Path:
+    """Where the conversation with a model is, unless the user names a folder."""
+    return private.cache_folder() / "chats" / re.sub(r"[^\w.-]+", "_", model.resolve().name)
+
+
+def _converse(conversation: Talk, folder: Path, new_tokens: int, sampling: Sampling) -> None:
+    """Say what is there, answer what was not answered, and talk."""
+    sys.stderr.write(f"{HELP}; everything is in {folder}\n")
+    if conversation.messages:
+        sys.stderr.write(
+            f"going on after {len(conversation.messages)} messages, {conversation.tokens} tokens on the drive\n"
+        )
+    if asked := conversation.unanswered:
+        sys.stderr.write(f"the answer to your last message did not end, here it is again: {asked}\n")
+        _answer(conversation, asked, new_tokens, sampling)
+    _talk(conversation, new_tokens, sampling)
+
+
+def _talk(conversation: Talk, new_tokens: int, sampling: Sampling) -> None:
     """Read questions from stdin and answer them until stdin ends."""
     while (text := _ask()) not in (None, "/quit"):
         if text == "/new":
@@ -112,7 +130,7 @@ def _talk(conversation: Conversation, new_tokens: int, sampling: Sampling) -> No
             _answer(conversation, text, new_tokens, sampling)
 
 
-def _answer(conversation: Conversation, text: str, new_tokens: int, sampling: Sampling) -> None:
+def _answer(conversation: Talk, text: str, new_tokens: int, sampling: Sampling) -> None:
     """Answer a message, or say why it cannot be answered."""
     try:
         _show(conversation, text, new_tokens, sampling)
@@ -129,7 +147,7 @@ def _ask() -> str | None:
     return line.strip() if line else None
 
 
-def _show(conversation: Conversation, text: str, new_tokens: int, sampling: Sampling) -> None:
+def _show(conversation: Talk, text: str, new_tokens: int, sampling: Sampling) -> None:
     answer = conversation.answer(text, new_tokens, sampling)
     try:
         for piece in answer:

@@ -12,8 +12,10 @@ import typer
 
 from kvdrive.cli.command import JsonFlag, ReportFolder, command
 from kvdrive.cli.fields import Fields, kept_drives
+from kvdrive.cli.llama import RuntimeOption, Wanted, chosen, continue_text, refuse
 from kvdrive.config.run import GROUPS, RunConfig
 from kvdrive.errors import InputError
+from kvdrive.generation.sampling import Sampling
 from kvdrive.targets.addresses import is_address
 from kvdrive.waiting import IMPORTS, waiting_for
 
@@ -40,6 +42,7 @@ def generate(
     max_new_tokens: Annotated[
         int, typer.Option("--max-new-tokens", "-n", min=1, help="tokens to generate at most")
     ] = 64,
+    runtime: RuntimeOption = "auto",
     session: Annotated[
         str,
         typer.Option("--session", "-s", help="go on with the session of this name on --drive or --target, and keep it"),
@@ -77,19 +80,25 @@ def generate(
         _require_one(
             session, max(batch, len(texts)), check, config.target.folder is not None or is_address(config.target.target)
         )
+    sampling = Sampling(temperature, top_k, top_p, seed)
+    if chosen(runtime, config):
+        refuse({"batch": batch, "check": check, "report": report})
+        if len(texts) != 1:
+            raise InputError("llama.cpp continues one text: give --prompt TEXT or --prompt-file FILE once")
+        wanted = Wanted(texts[0], session, prompt_tokens, max_new_tokens, sampling, ignore_stop, verbose, as_json)
+        return continue_text(config, wanted)
     with waiting_for(IMPORTS):
         from rich.console import Console
 
         from kvdrive.generation.checkpoints import Checkpoint
-        from kvdrive.generation.decode import Sampling
         from kvdrive.generation.demonstration import Demonstration, demonstration
         from kvdrive.generation.task import Settings, passed, run
-        from kvdrive.report.summary import rates
+        from kvdrive.report.rates import rates
 
     settings = Settings(
         config.changed(sessions=bool(session)),
         new_tokens=max_new_tokens if texts else min(max_new_tokens, _ANSWER),
-        sampling=Sampling(temperature, top_k, top_p, seed),
+        sampling=sampling,
         ignore_stop=ignore_stop,
         session=session,
         check=check,

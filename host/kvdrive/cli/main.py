@@ -72,6 +72,7 @@ EXTRAS = {
     "safetensors": "models",
     "accelerate": "models",
     "tokenizers": "models",
+    "jinja2": "models",
     "matplotlib": "figures",
     "starlette": "serve",
     "uvicorn": "serve",

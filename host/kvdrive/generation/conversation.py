@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,19 +10,21 @@ import torch
 from transformers import PreTrainedTokenizerBase
 from transformers.cache_utils import Cache
 
-from kvdrive import private
 from kvdrive.errors import InputError
+from kvdrive.generation import messages as saved
 from kvdrive.generation.assistant import Assistant, Drafted, assisted_steps
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.decode import Sampling, Step, steps
+from kvdrive.generation.messages import ASSISTANT as ASSISTANT
+from kvdrive.generation.messages import MESSAGES as MESSAGES
+from kvdrive.generation.messages import USER as USER
+from kvdrive.generation.messages import Messages
 from kvdrive.generation.spelling import as_held
 from kvdrive.generation.text import TextStream
 from kvdrive.plugins.transformers import Attachment
 
-Messages = list[dict[str, str]]  # each with "role" and "content", as chat templates take them
 Json = dict[str, Any]
-MESSAGES, NAME = "messages.json", "chat"
-USER, ASSISTANT = "user", "assistant"
+NAME = "chat"
 
 
 def as_text(
@@ -65,15 +66,13 @@ class Conversation:
     def __init__(
         self, checkpoint: Checkpoint, attachment: Attachment, folder: Path, assistant: Assistant | None = None
     ) -> None:
-        self.messages: Messages = []
         self.computed = 0
         self._checkpoint, self._assistant = checkpoint, assistant
         self._store = attachment.sessions
         self._overflow = attachment.limits
         self._messages_file = folder / MESSAGES
         self._store.lookup_of().require_own(NAME)
-        if self._messages_file.exists():
-            self._read()
+        self.messages = saved.read(self._messages_file)
 
     @property
     def tokens(self) -> int:
@@ -89,8 +88,7 @@ class Conversation:
     @property
     def unanswered(self) -> str:
         """The last message, if its answer has not ended: the process that should give it was killed; "": it has."""
-        last = self.messages[-1:]
-        return last[0]["content"] if last and last[0]["role"] == USER else ""
+        return saved.unanswered(self.messages)
 
     def answer(self, text: str, new_tokens: int, sampling: Sampling) -> Iterator[str]:
         """Pieces of the answer to `text`, which is saved before it begins. An unanswered message is taken back first.
@@ -145,11 +143,4 @@ class Conversation:
     def _save(self, messages: Messages) -> None:
         """Save the messages: a session that is older than they are costs time, but no text is lost."""
         self.messages = messages
-        private.write_text(self._messages_file, json.dumps(self.messages, ensure_ascii=False, indent=1))
-
-    def _read(self) -> None:
-        """Read what an earlier process saved. Raises InputError when it is damaged."""
-        try:
-            self.messages = json.loads(self._messages_file.read_text())
-        except ValueError as error:
-            raise InputError(f"{self._messages_file} is damaged: remove it to start anew") from error
+        saved.write(self._messages_file, messages)

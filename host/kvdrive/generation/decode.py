@@ -8,31 +8,10 @@ from dataclasses import dataclass
 import torch
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
-from transformers.generation.logits_process import (
-    MinPLogitsWarper,
-    TemperatureLogitsWarper,
-    TopKLogitsWarper,
-    TopPLogitsWarper,
-)
 
-_COLDEST = 1e-5  # at lower temperatures only the most likely token has a probability in binary32
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How the next token is chosen. `temperature` 0: the most likely one; `top_k` 0 and `top_p` 1: no limit.
-
-    `min_p`: only tokens that are at least so many times as likely as the most likely one; 0: all.
-    """
-
-    temperature: float = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
-    seed: int = 0
-    min_p: float = 0.0
-
-
-GREEDY = Sampling()
+from kvdrive.generation.sampling import GREEDY as GREEDY
+from kvdrive.generation.sampling import Sampling as Sampling
+from kvdrive.generation.sampling import choose as choose
 
 
 @dataclass(frozen=True)
@@ -90,18 +69,3 @@ def steps(
             return
         chosen = tokens[:, None]
         mask = None if mask is None else torch.cat([mask, mask.new_ones(len(tokens), 1)], dim=1)
-
-
-def choose(logits: torch.Tensor, sampling: Sampling, generator: torch.Generator) -> torch.Tensor:
-    """Next tokens [batch] int64 from logits [batch, vocabulary] float32."""
-    if sampling.temperature < _COLDEST:
-        return logits.argmax(-1)
-    none = torch.empty(0)
-    logits = TemperatureLogitsWarper(sampling.temperature)(none, logits)
-    if sampling.top_k:
-        logits = TopKLogitsWarper(min(sampling.top_k, logits.shape[-1]))(none, logits)
-    if sampling.top_p < 1:
-        logits = TopPLogitsWarper(sampling.top_p)(none, logits)
-    if sampling.min_p:
-        logits = MinPLogitsWarper(sampling.min_p)(none, logits)
-    return torch.multinomial(logits.softmax(-1), 1, generator=generator)[:, 0]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING
 
 from kvdrive.prefix.chain import common_length
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Pieces = Callable[[Sequence[int]], list[str]]  # what each token adds to the text; of special ones: what no other adds
 
 
 def as_held(tokenizer: PreTrainedTokenizerBase, ids: list[int], held: Sequence[int]) -> list[int]:
@@ -16,8 +21,13 @@ def as_held(tokenizer: PreTrainedTokenizerBase, ids: list[int], held: Sequence[i
     So a prompt begins with the tokens that a session holds, though the client has sent their text. Special tokens are
     equal to themselves only, never to their name in the text.
     """
+    return respelled(partial(_pieces, tokenizer), ids, held)
+
+
+def respelled(pieces_of: Pieces, ids: list[int], held: Sequence[int]) -> list[int]:
+    """`as_held` for any tokenizer."""
     same = common_length(ids, held)
-    pieces, others = _pieces(tokenizer, held[same:]), _pieces(tokenizer, ids[same:])
+    pieces, others = pieces_of(held[same:]), pieces_of(ids[same:])
     common = common_length("".join(pieces), "".join(others))
     ends = {end: place for place, end in enumerate(accumulate(map(len, others)), 1) if end <= common}
     for count, end in reversed(list(enumerate(accumulate(map(len, pieces)), 1))):

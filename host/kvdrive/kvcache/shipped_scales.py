@@ -13,14 +13,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from transformers import PreTrainedModel
 
 from kvdrive.errors import InputError
 from kvdrive.nvme.wire import RowFormat
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 Scale = tuple[float, ...]  # binary32 numbers: one for all KV heads of a layer, or one for each
 

@@ -35,7 +35,7 @@ class Context:
     costs: Costs
     every: int
     check_model: Callable[[], None]
-    device: Callable[[], torch.device]
+    device: Callable[[], torch.device] = lambda: torch.device("cpu")
     owner: str = field(default_factory=lambda: this_process(next(_stores)))
     saver: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "kvdrive-saver"))
     on_step: Callable[[str], None] = lambda step: None

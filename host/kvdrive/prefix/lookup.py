@@ -60,7 +60,7 @@ class Lookups:
         shape: tuple[int, int],
         append_options: int,
         *,
-        with_state: bool,
+        with_state: bool = False,
     ) -> None:
         self._stored, self._governor, self._shape, self._append_options = stored, governor, shape, append_options
         self._with_state = with_state

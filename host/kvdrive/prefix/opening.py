@@ -26,7 +26,21 @@ def open_store(
 ) -> PrefixStore:
     """The store on these drives, for a model with `shape` (KV heads, head dimension).
 
-    An index that is not there is made from what the drives hold. Raises InputError, TargetError.
+    Raises InputError, TargetError.
+    """
+    index = open_index(backing, options)
+    try:
+        store = PrefixStore(backing, index, shape, placements, options)
+    except BaseException:
+        index.close()
+        raise
+    end_on_sigterm()
+    return store
+
+
+def open_index(backing: Backing, options: SessionOptions) -> Index:
+    """The index of these drives. One that is not there is made from what they hold; what a killed process has left is
+    removed. Raises InputError, TargetError.
     """
     targets = [queue.target for queue in backing.queues]
     index = Index(options.index or index_path(targets[0].place))
@@ -37,12 +51,10 @@ def open_store(
         elif options.index is None and all(target.exclusive for target in targets):
             collect(index, backing)
         _report_others(index, backing)
-        store = PrefixStore(backing, index, shape, placements, options)
     except BaseException:
         index.close()
         raise
-    end_on_sigterm()
-    return store
+    return index
 
 
 def _report_others(index: Index, backing: Backing) -> None:

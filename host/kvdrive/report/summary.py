@@ -16,6 +16,7 @@ from rich.table import Table
 from kvdrive import __version__
 from kvdrive.generation.batches import Batch, Generated
 from kvdrive.generation.checkpoints import Checkpoint
+from kvdrive.report.rates import rate
 
 Report = dict[str, Any]
 
@@ -54,13 +55,6 @@ def summarise(checkpoint: Checkpoint, work: Batch, done: Generated, options: dic
     }
 
 
-def rates(report: Report) -> str:
-    """The times of a generation in a few words."""
-    times = report["measured"]
-    tokens = sum(map(len, report["tokens"]))
-    return f"first token after {times['seconds_to_first_token']:.2f} s, {tokens:,} tokens, {_rate(times)} a second"
-
-
 def table(report: Report) -> Table:
     """The report for people: one number in a cell."""
     shown = Table(show_header=False)
@@ -78,10 +72,10 @@ def _rows(report: Report) -> Iterator[tuple[str, str]]:
     policy = options["attention"]
     yield "attention", policy if policy == "exact" else f"{policy}, ratio {options['ratio'] or 1}"
     yield "time to first token, wall time", f"{measured['seconds_to_first_token']:.2f} s"
-    yield "tokens/s of decode, wall time", _rate(measured)
+    yield "tokens/s of decode, wall time", rate(measured)
     if stock := report["transformers"]:
         yield "stock transformers: time to first token", f"{stock['seconds_to_first_token']:.2f} s"
-        yield "stock transformers: tokens/s of decode", _rate(stock)
+        yield "stock transformers: tokens/s of decode", rate(stock)
     if modelled["prefill_device_ns"] is not None:
         yield "device time of the prefill, modelled", f"{modelled['prefill_device_ns'] / 1e6:,.2f} ms"
         device_ns = modelled["device_ns_per_token"]
@@ -160,11 +154,6 @@ def _weights(weights: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "bytes of weights read", f"{weights['flash_bytes']:,}"
     if weights["bytes_per_token"] is not None:
         yield "decode: bytes of weights read per token", f"{weights['bytes_per_token']:,.0f}"
-
-
-def _rate(times: dict[str, Any]) -> str:
-    rate = times["decode_tokens_per_second"]
-    return "-" if rate is None else f"{rate:.1f}"
 
 
 def _places(target: str) -> tuple[str, str]:
