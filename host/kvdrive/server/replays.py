@@ -110,18 +110,20 @@ def rest_of(
     through = conversation.as_text(tokenizer, messages[:count], tools, answered=True)
     if not (text.startswith(through) and through.startswith(before)):
         return None
-    answer = through[len(before) :]
-    ends = [at for one in tokenizer.all_special_tokens if (at := answer.rfind(one)) >= 0 and _closes(answer, at, one)]
+    answer, end_of_call = through[len(before) :], how.end if isinstance(how, Format) else ""
+    ends = [at for one in _special(tokenizer) - {end_of_call} if (at := answer.rfind(one)) >= 0]
+    ends = [at for at in ends if any(answer[at:].strip() == one for one in _special(tokenizer))]
     if ends:
         return answer[min(ends) :] + text[len(through) :]
-    if isinstance(how, Format) and how.end and how.end in answer:
-        return answer[answer.rfind(how.end) + len(how.end) :] + text[len(through) :]
+    if end_of_call and end_of_call in answer:
+        return answer[answer.rfind(end_of_call) + len(end_of_call) :] + text[len(through) :]
     return None
 
 
-def _closes(answer: str, at: int, token: str) -> bool:
-    """True if nothing but white space follows a token of the vocabulary."""
-    return not answer[at + len(token) :].strip()
+def _special(tokenizer: PreTrainedTokenizerBase) -> set[str]:
+    """Texts of the tokens that stand for no text."""
+    added = {str(one) for one in tokenizer.added_tokens_decoder.values() if one.special}
+    return added | set(tokenizer.all_special_tokens)
 
 
 def _canonical(value: object) -> bytes:

@@ -6,12 +6,15 @@ from contextlib import closing
 import anthropic
 import openai
 import pytest
-from agent_requests import ASK, WEATHER
+from agent_requests import ASK, TEMPLATE, WEATHER
 from served_here import ServedHere
+from transformers import AutoTokenizer
 
+from kvdrive.generation import conversation
 from kvdrive.prefix.rates import Rates
-from kvdrive.server.replays import Replays, as_message, chain_of, link
+from kvdrive.server.replays import Replays, as_message, chain_of, link, rest_of
 from kvdrive.server.tenants import Tenants
+from kvdrive.server.tool_formats import format_of
 
 MUST = {"tools": [WEATHER], "tool_choice": "required", "parallel_tool_calls": False}
 
@@ -114,6 +117,26 @@ def test_another_tenant_begins_with_nothing_of_it(client):
     turns = history(messages, first, respelled)
     assert cached(chat(client.with_options(api_key="key-of-bob"), turns)) == 0
     assert cached(chat(client, turns)) >= whole(first) - 1
+
+
+@pytest.mark.parametrize(
+    ("template", "rest"),
+    [
+        (TEMPLATE, "[tool]sunny[assistant]"),  # ends behind the call
+        (
+            TEMPLATE.replace("{% endfor %}\n{% endfor %}", "{% endfor %}<end>\n{% endfor %}"),
+            "<end>\n[tool]sunny<end>\n[assistant]",
+        ),
+        (TEMPLATE.replace("{% if add_generation_prompt %}[assistant]{% endif %}", "[assistant]"), None),  # not in parts
+        (TEMPLATE.replace("</tool_call>", "</call>"), None),  # no end is known
+    ],
+)
+def test_an_answer_is_cut_out_of_what_the_template_writes(tools_checkpoint, template, rest):
+    tokenizer = AutoTokenizer.from_pretrained(tools_checkpoint)
+    tokenizer.chat_template = template
+    messages = [*messages_of('{"a": 1}'), {"role": "tool", "tool_call_id": "call_1", "content": "sunny"}]
+    text = conversation.as_text(tokenizer, messages, [WEATHER])
+    assert rest_of(tokenizer, format_of(TEMPLATE), messages, [WEATHER], 2, text) == rest
 
 
 def messages_of(arguments, content=""):
