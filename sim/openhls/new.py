@@ -12,8 +12,9 @@ from openhls.names import KEYWORDS
 _FILES = Path(__file__).parent / "project"
 _WORDS = """
 asm auto bool catch char constexpr decltype delete double explicit expected factor false float friend goto half in
-inline kernel_tb length lengths load long main mutable n namespace noexcept nullptr numbers operator out printf
-private products public scale short sizeof std store switch template throw true try typeid typename using volatile
+inline hls kMost kernel_tb length lengths load long main mutable n namespace noexcept nullptr numbers operator out
+printf private products public scale short sizeof std store switch template throw true try typeid typename using
+volatile
 """
 _TAKEN = frozenset(_WORDS.split())  # by C++ and by the files themselves, beside what SystemVerilog takes
 

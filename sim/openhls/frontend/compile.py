@@ -152,7 +152,7 @@ def lower_program(
                 raise
             try:  # numbers that constants give, such as a table of sines
                 return attempt(unrolled, folded | {place})
-            except OpenHlsError:
+            except FloatingPoint:
                 raise error from None
 
     try:

@@ -54,7 +54,7 @@ _OPT_FLAGS = [
     *("-speculate-one-expensive-inst=false", "-indvars-widen-indvars=false", "-replexitval=never"),
 ]
 # While loops are unrolled to fold constants, no long ones.
-_SHORT = {f"-{name}-threshold=100000000": f"-{name}-threshold=30000" for name in ("pragma-unroll", "unroll")}
+_SHORT = {f"-{name}-threshold=100000000": f"-{name}-threshold=10000" for name in ("pragma-unroll", "unroll")}
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-#include "kernel.hpp"
-
 #include <cstdio>
+
+#include "kernel.hpp"
 
 static int in[kMost], out[kMost];
 

@@ -222,6 +222,17 @@ def test_a_task_may_be_in_a_namespace_without_a_name(tmp_path: Path) -> None:
     assert (call.process, call.task) == ("returned_task", Life.PROGRAM)
 
 
+def test_a_macro_may_declare_several_tasks_on_a_line(tmp_path: Path) -> None:
+    top = """#define RUN(name, f, from, to) hls_thread_local hls::task name(f /* (of, */, from, to)
+void top(Words& in, Words& out) {
+  hls_thread_local Words between; RUN(one, twice, in, between); RUN(other, twice, between, out);  // hls::task t(f);
+}
+"""
+    calls = list(calls_of(compiled(top, tmp_path).processes["top"].body))
+    assert [call.task for call in calls] == [Life.PROGRAM] * 2
+    assert {call.location.line for call in calls} == {7}
+
+
 def test_stages_with_names_like_return_and_shifts_in_their_arguments_are_stages(tmp_path: Path) -> None:
     top = """void top(Words& in, Words& out) {
 #pragma HLS DATAFLOW

@@ -7,9 +7,7 @@ struct Node {
   Node* next;
 };
 
-static int* pick(bool first, int* a, int* b) {
-  return first ? a : b;
-}
+static int* pick(bool first, int* a, int* b) { return first ? a : b; }
 
 static int* find(int* from, int* end, int key) {
   for (int* at = from; at != end; ++at) {

@@ -45,7 +45,8 @@ class task {
  private:
   template <typename... Arguments>
   static void refuse() {
-    static_assert(sizeof...(Arguments) == 0, "openhls: write hls::task where a task is declared, and call it by its name");
+    static_assert(sizeof...(Arguments) == 0,
+                  "openhls: write hls::task where a task is declared, and call it by its name");
   }
 };
 
