@@ -66,10 +66,12 @@ def stock_logits(host, model, tmp_path, new):
     return prompt, done.logits
 
 
+SAMPLED = ("--temperature", "0.8", "--top-k", "40", "--top-p", "0.9", "--seed", "5")
+
+
 @pytest.mark.parametrize(
     "options",
-    [(), ("--temperature", "0.8", "--top-k", "40", "--top-p", "0.9", "--seed", "5")],
-    ids=["greedy", "sampled"],
+    [pytest.param((), id="greedy"), pytest.param(SAMPLED, id="sampled", marks=pytest.mark.slow)],  # imports torch
 )
 def test_tokens_are_those_of_stock_llama_cpp(host, models, tmp_path, options):
     found = generated(models(), "-n", 24, *options)
