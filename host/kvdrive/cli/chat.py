@@ -15,7 +15,7 @@ import typer
 from kvdrive import private
 from kvdrive.cli.command import command
 from kvdrive.cli.fields import Fields
-from kvdrive.cli.llama import RuntimeOption, chosen, conversation_in
+from kvdrive.cli.llama import RuntimeOption, chosen, conversation_in, typed
 from kvdrive.cli.paths import output_folder
 from kvdrive.config.run import RunConfig
 from kvdrive.errors import InputError
@@ -40,6 +40,7 @@ HELP = "/new starts anew, /quit or ^D leaves, ^C ends an answer"
     kept=lambda given: "all answers so far are kept; the same command goes on after them",
 )
 def chat(
+    running: typer.Context,
     config: Annotated[
         RunConfig, Fields("model", "active", "memory", "limits", "xcache", "weights", "engine", "threads")
     ],
@@ -68,7 +69,7 @@ def chat(
     if file := chosen(runtime, config):
         folder = drive or _folder_of(file)
         private.make_folder(folder)
-        with conversation_in(config, folder) as held:
+        with conversation_in(config, typed(running), folder) as held:
             return _converse(held, folder, max_new_tokens, sampling)
     with waiting_for(IMPORTS):
         import torch

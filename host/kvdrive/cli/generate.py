@@ -12,7 +12,7 @@ import typer
 
 from kvdrive.cli.command import JsonFlag, ReportFolder, command
 from kvdrive.cli.fields import Fields, kept_drives
-from kvdrive.cli.llama import RuntimeOption, Wanted, chosen, continue_text, refuse
+from kvdrive.cli.llama import RuntimeOption, Wanted, chosen, continue_text, refuse, typed
 from kvdrive.config.run import GROUPS, RunConfig
 from kvdrive.errors import InputError
 from kvdrive.generation.sampling import Sampling
@@ -32,6 +32,7 @@ def _kept(given: dict[str, Any]) -> str:
 
 @command(app, shown="generate --prompt 'def ' --max-new-tokens 32 --check", kept=_kept)
 def generate(
+    running: typer.Context,
     config: Annotated[RunConfig, Fields(*GROUPS)],
     prompt: Annotated[
         list[str] | None, typer.Option("--prompt", "-p", help="text to continue; again for a batch; - reads stdin")
@@ -85,7 +86,10 @@ def generate(
         refuse({"batch": batch, "check": check, "report": report})
         if len(texts) != 1:
             raise InputError("llama.cpp continues one text: give --prompt TEXT or --prompt-file FILE once")
-        wanted = Wanted(texts[0], session, prompt_tokens, max_new_tokens, sampling, ignore_stop, verbose, as_json)
+        given = typed(running)
+        wanted = Wanted(
+            given, texts[0], session, prompt_tokens, max_new_tokens, sampling, ignore_stop, verbose, as_json
+        )
         return continue_text(config, wanted)
     with waiting_for(IMPORTS):
         from rich.console import Console

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import click
 import typer
-from click.core import ParameterSource
 from rich.console import Console
 
 from kvdrive.config.run import RunConfig
@@ -39,8 +37,9 @@ RuntimeOption = Annotated[
 
 @dataclass(frozen=True)
 class Wanted:
-    """What `kvdrive generate` is asked for, beside the options of a run."""
+    """What `kvdrive generate` is asked for, beside the options of a run. `typed`: those of them that were given."""
 
+    typed: frozenset[str]
     prompt: str
     session: str
     prompt_tokens: int
@@ -82,7 +81,7 @@ def continue_text(config: RunConfig, wanted: Wanted) -> None:
     from kvdrive.report.rates import rates
 
     console = Console(stderr=True)
-    with opened(config, console) as model:
+    with opened(config, wanted.typed, console) as model:
         ids = model.vocabulary.encode(wanted.prompt)[-wanted.prompt_tokens :]
         request = Request(ids, wanted.new_tokens, wanted.sampling, wanted.ignore_stop, stream=not wanted.as_json)
         room = room_of(model, config, len(ids) + wanted.new_tokens)
@@ -107,15 +106,15 @@ def continue_text(config: RunConfig, wanted: Wanted) -> None:
 
 
 @contextmanager
-def conversation_in(config: RunConfig, folder: Path) -> Iterator[Conversation]:
-    """The conversation in `folder`, its K and V in the drive there."""
+def conversation_in(config: RunConfig, given: frozenset[str], folder: Path) -> Iterator[Conversation]:
+    """The conversation in `folder`, its K and V in the drive there. `given`: see `opened`."""
     from kvdrive.llama.context import Context
     from kvdrive.llama.conversation import Conversation
     from kvdrive.llama.opening import room_of
 
     console = Console(stderr=True)
     with (
-        opened(config.changed(folder=folder), console) as model,
+        opened(config.changed(folder=folder), given, console) as model,
         Context(model, room_of(model, config, 0)) as context,
         kept_sessions(context, config, console) as sessions,
     ):
@@ -138,25 +137,26 @@ def kept_sessions(context: Context, config: RunConfig, console: Console) -> Iter
 
 
 @contextmanager
-def opened(config: RunConfig, console: Console) -> Iterator[Model]:
-    """The model, and one line that says what computes it."""
+def opened(config: RunConfig, given: frozenset[str], console: Console) -> Iterator[Model]:
+    """The model, and one line that says what computes it. `given`: the options of a run that were typed."""
     from kvdrive.llama.opening import open_model
 
     with ExitStack() as kept:
         with waiting_for(f"loading {config.model.model}", console):
-            model = kept.enter_context(open_model(config, typed()))
+            model = kept.enter_context(open_model(config, given))
         say(console, f"llama.cpp {model.functions.release} computes {model.file.name} ({model.description}, as stored)")
         yield model
 
 
-def typed() -> frozenset[str]:
-    """The fields of a run whose flags were given to the running command."""
-    context = click.get_current_context(silent=True)
-    if context is None:
-        return frozenset()
-    given = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
-    flags = {name for name in context.params if context.get_parameter_source(name) in given}
-    return frozenset(name for name in OPTIONS if flag_of(name) in flags)
+def typed(running: typer.Context) -> frozenset[str]:
+    """The fields of a run whose flags were given to a command."""
+    given = {name for name in running.params if _is_given(running, name)}
+    return frozenset(name for name in OPTIONS if flag_of(name) in given)
+
+
+def _is_given(running: typer.Context, name: str) -> bool:
+    source = running.get_parameter_source(name)
+    return source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT")
 
 
 def say(console: Console, sentence: str) -> None:
