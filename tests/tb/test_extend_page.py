@@ -1,4 +1,4 @@
-"""The kernel mode of docs/extend.md, made as the page says: compiled kernel, RTL and oracle give the same bits."""
+"""The kernel mode of docs/design/extend.md, made as the page says: compiled kernel, RTL and oracle give the same bits."""
 
 import json
 import re
@@ -23,7 +23,7 @@ np.testing.assert_allclose(found, q.astype(np.float64) @ abs(k.astype(np.float64
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the kernels' sources with the changes of the page."""
     tree = tmp_path_factory.mktemp("mode")
-    for folder in ("abi", "hls", "sim/golden", "sim/csim", "sim/openhls", "sim/rtl", "sim/tb"):
+    for folder in ("abi", "hls", "sim/golden", "sim/csim", "sim/compiled", "sim/openhls", "sim/rtl", "sim/tb"):
         shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tree)  # so that what is built stays in the copy
     apply("Add a kernel mode", tree)
