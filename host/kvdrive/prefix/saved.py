@@ -42,7 +42,7 @@ def save(batch: Batch, path: Path) -> None:
     holds something that cannot be stored, CommandError, TargetError, OSError.
     """
     if not batch.drive_layers:
-        raise UnsupportedError("no layer of this model is on drives: there is nothing to save on them")
+        raise UnsupportedError("no layer of this cache is on drives: it cannot be saved on them")
     ids, mask, positions = batch.token_ids(), batch.history.last_mask(), batch.history.position_ids()
     if batch.removals and positions is not None:
         raise UnsupportedError("a cache that lost tokens is saved only if its positions are the numbers of its tokens")
