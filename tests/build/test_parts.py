@@ -101,6 +101,7 @@ def test_all_parts_run_without_the_option(tree: Path) -> None:
         (str(RECORD), "{}", {"test_even", "test_odd"}),
         (str(RECORD), "damaged", {"test_even", "test_odd"}),
     ],
+    ids=["an input", "a new input", "a test", "an input of all", "a tool", "no record", "a damaged record"],
 )
 def test_what_changed_runs_again(tree: Path, name: str, text: str, again: set[str]) -> None:
     run(tree)

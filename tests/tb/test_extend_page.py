@@ -1,4 +1,4 @@
-"""The kernel mode of docs/design/extend.md, made as the page says: compiled kernel, RTL and oracle give the same bits."""
+"""The kernel mode of docs/design/extend.md, made as the page says: compiled kernel, RTL and oracle give equal bits."""
 
 import json
 import re
