@@ -122,7 +122,15 @@ def test_a_part_with_a_test_that_is_skipped_is_not_recorded(tree: Path) -> None:
     assert set(load(tree)) == {"odd"}
 
 
-@pytest.mark.parametrize("options", [("-k", "one"), ("tests/odd",), ("--deselect", "tests/odd/test_odd.py::test_one")])
+CHOICES = [
+    ("-k", "one"),
+    ("tests/odd",),
+    ("--deselect", "tests/odd/test_odd.py::test_one"),
+    ("--deselect", "tests/odd/test_odd.py::test_one", "-m", ""),  # as many tests as are quick, one of them slow
+]
+
+
+@pytest.mark.parametrize("options", CHOICES)
 def test_a_choice_of_tests_records_no_part_of_which_some_did_not_run(tree: Path, options: tuple[str, ...]) -> None:
     run(tree, *options)
     assert "odd" not in load(tree)

@@ -14,13 +14,14 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path, PurePath
 
 import pytest
+from durations import plain
 
 TABLE = Path("tests/parts.toml")
 RECORD = Path("tests/passed.json")
@@ -112,13 +113,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Selector:
-    """In the processes that collect tests: leaves parts out, and counts the quick tests of the others."""
+    """In the processes that collect tests: leaves parts out, and lists the quick tests of all parts."""
 
     def __init__(self, config: pytest.Config, parts: Iterable[Part], passed: Iterable[str]) -> None:
         self.config = config
         self.parts = list(parts)
         self.left_out = set(passed) if config.getoption("--leave-out-passed") else set()
-        self.counts: Counter[str] = Counter()
+        self.quick: dict[str, list[str]] = defaultdict(list)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -126,7 +127,7 @@ class Selector:
         for item in items:
             part = part_of(item.nodeid, self.parts)
             if part and not item.get_closest_marker("slow"):
-                self.counts[part] += 1
+                self.quick[part].append(item.nodeid)
             (leave if part in self.left_out else stay).append(item)
         if leave:
             items[:] = stay
@@ -134,7 +135,7 @@ class Selector:
 
     def pytest_sessionfinish(self) -> None:
         if hasattr(self.config, "workeroutput"):
-            self.config.workeroutput["tests of parts"] = dict(self.counts)
+            self.config.workeroutput["tests of parts"] = dict(self.quick)
 
 
 class Recorder:
@@ -145,7 +146,7 @@ class Recorder:
         self.parts = parts
         self.hashes = hashes
         self.passed = passed
-        self.counts: dict[str, int] = {}
+        self.quick: dict[str, list[str]] = {}
         self.results: dict[str, set[str]] = {}  # outcomes by test
 
     @pytest.hookimpl(optionalhook=True)  # of pytest-xdist, as the next one
@@ -154,30 +155,31 @@ class Recorder:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node) -> None:
-        self.counts |= getattr(node, "workeroutput", {}).get("tests of parts", {})
+        self.quick |= getattr(node, "workeroutput", {}).get("tests of parts", {})
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.results.setdefault(report.nodeid, set()).add(report.outcome)
+        self.results.setdefault(plain(report.nodeid), set()).add(report.outcome)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
         selector = self.config.pluginmanager.get_plugin("parts selector")
-        counts = self.counts or selector.counts
+        quick = self.quick or selector.quick
         if not self.config.getoption("--store-passed") or self.config.args_source != self.config.ArgsSource.TESTPATHS:
             return
         root = self.config.rootpath
         old = load(root)
-        found = [part for part in self.parts if self._has_passed(part, counts.get(part.name, 0))]
+        found = [part for part in self.parts if self._has_passed(part, quick.get(part.name, []))]
         # Where somebody changed an input during the run, it is unknown what has passed.
         now = {part.name: self.hashes[part.name] for part in found if digest(part, root) == self.hashes[part.name]}
         new = {name: kept for name, kept in (old | now).items() if name in self.hashes}
         if new != old:
             (root / RECORD).write_text(json.dumps(new, indent=0, sort_keys=True) + "\n")
 
-    def _has_passed(self, part: Part, tests: int) -> bool:
-        """Whether all quick tests of a part ran, and each of its tests that ran passed; one that is skipped did not."""
-        results = [found for name, found in self.results.items() if part.has(name.split("::")[0])]
-        return 0 < tests <= len(results) and all(found == {"passed"} for found in results)
+    def _has_passed(self, part: Part, quick: list[str]) -> bool:
+        """Whether each quick test of a part ran, and each of its tests that ran passed; one that is skipped did not."""
+        results = {name: found for name, found in self.results.items() if part.has(name.split("::")[0])}
+        ran = bool(quick) and all(plain(name) in results for name in quick)
+        return ran and all(found == {"passed"} for found in results.values())
 
     def pytest_terminal_summary(self, terminalreporter) -> None:
         if self.passed and self.config.getoption("--leave-out-passed"):
