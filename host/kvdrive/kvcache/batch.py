@@ -373,7 +373,7 @@ class Batch:
     def require_on_drives(self) -> None:
         """Raises UnsupportedError when some layers stay in memory."""
         if not self.is_on_drives:
-            raise UnsupportedError("some of the model's layers stay in memory: such a cache cannot be saved on drives")
+            raise UnsupportedError("some of the model's layers stay in memory, and keep what the drives would remove")
 
     def _announce(self, tokens: int) -> None:
         """All but the first `tokens` tokens are about to go."""

@@ -65,11 +65,12 @@ class Calls(Owned):
         if self.is_foreign:
             self.require_own()
         bound = self._forward.signature.bind(*args, **kwargs)
-        self._check(flat(bound))
+        arguments = flat(bound)
+        self._check(arguments)
         cache = self._cache_of(bound.arguments)
         if cache is None:
             return self._forward.own(*args, **kwargs)
-        if pieces := pieces_of(cache.batch, flat(bound)):
+        if pieces := pieces_of(cache.batch, arguments):
             return self._in_pieces(cache, pieces)
         bound.arguments["past_key_values"] = cache
 
@@ -77,7 +78,7 @@ class Calls(Owned):
             one = inspect.BoundArguments(bound.signature, bound.arguments | {"past_key_values": past})
             return self._forward.own(*one.args, **one.kwargs)
 
-        return self._call(cache, flat(bound), run)
+        return self._call(cache, arguments | {"past_key_values": cache}, run)
 
     def _in_pieces(self, cache: HfCache, pieces: list[dict[str, Any]]) -> Any:
         """The output of the last piece. A call that fails in one is undone as a whole."""

@@ -6,7 +6,7 @@ each checkpoint: they share K and V, and each has a state of its own. All positi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -69,12 +69,12 @@ class Checkpoints:
         self._planned = within(first, end, self._spacing)
         return self._planned
 
-    def is_due(self, bytes_per_token: int) -> bool:
-        """True behind a call that ended at a checkpoint."""
+    def is_due(self, bytes_per_token: Callable[[], int]) -> bool:
+        """True behind a call that ended at a checkpoint. `bytes_per_token` is asked for at few of them."""
         tokens, spacing = self._batch.length, self._spacing
         if tokens in self._planned:
             return True
-        return tokens % spacing == 0 and is_due(tokens, spacing, len(pack(self._batch.others)), bytes_per_token)
+        return tokens % spacing == 0 and is_due(tokens, spacing, len(pack(self._batch.others)), bytes_per_token())
 
     def restore(self, state: bytes) -> None:
         """Give the layers in memory, which are empty, a state that was stored. Raises ValueError."""

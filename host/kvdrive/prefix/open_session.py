@@ -388,7 +388,7 @@ class OpenSession:
         """Save behind a call of the model, if enough tokens have come. Raises CommandError, TargetError."""
         every = self._context.every
         if self.layouts.with_state:
-            if self._checkpoints.is_due(self.record.bytes_per_token):
+            if self._checkpoints.is_due(lambda: self.record.bytes_per_token):
                 self.save_all()
         elif self._stored // every > self.saved // every:
             if self.batch.placement.drives_attend:
