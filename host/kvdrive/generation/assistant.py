@@ -20,7 +20,8 @@ from kvdrive.config.run import ModelOptions
 from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.generation import checkpoints
 from kvdrive.generation.checkpoints import Checkpoint
-from kvdrive.generation.decode import GREEDY, Sampling, Step, choose
+from kvdrive.generation.decode import Step
+from kvdrive.generation.sampling import GREEDY, Sampling, choose
 from kvdrive.weights.acceptance import Acceptance
 from kvdrive.weights.neurons import DRAFT
 from kvdrive.weights.sparse import SparseWeights

@@ -11,8 +11,9 @@ import torch
 from kvdrive.config.run import RunConfig
 from kvdrive.generation.assistant import Assistant, assisted_steps
 from kvdrive.generation.checkpoints import Checkpoint
-from kvdrive.generation.decode import GREEDY, Sampling, Step, steps
+from kvdrive.generation.decode import Step, steps
 from kvdrive.generation.generate import greedy
+from kvdrive.generation.sampling import GREEDY, Sampling
 from kvdrive.kvcache.hf_cache import HfCache
 from kvdrive.kvcache.overflow import Removal
 from kvdrive.plugins.transformers import Attachment, attach

@@ -14,11 +14,9 @@ from kvdrive.errors import InputError
 from kvdrive.generation import messages as saved
 from kvdrive.generation.assistant import Assistant, Drafted, assisted_steps
 from kvdrive.generation.checkpoints import Checkpoint
-from kvdrive.generation.decode import Sampling, Step, steps
-from kvdrive.generation.messages import ASSISTANT as ASSISTANT
-from kvdrive.generation.messages import MESSAGES as MESSAGES
-from kvdrive.generation.messages import USER as USER
-from kvdrive.generation.messages import Messages
+from kvdrive.generation.decode import Step, steps
+from kvdrive.generation.messages import ASSISTANT, MESSAGES, USER, Messages
+from kvdrive.generation.sampling import Sampling
 from kvdrive.generation.spelling import as_held
 from kvdrive.generation.text import TextStream
 from kvdrive.plugins.transformers import Attachment

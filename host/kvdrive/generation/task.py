@@ -20,8 +20,8 @@ from kvdrive.generation import batches
 from kvdrive.generation.assistant import Assistant, load_assistant, require_one
 from kvdrive.generation.batches import Batch, Generated
 from kvdrive.generation.checkpoints import Checkpoint
-from kvdrive.generation.decode import GREEDY, Sampling
 from kvdrive.generation.progress import Display, bar
+from kvdrive.generation.sampling import GREEDY, Sampling
 from kvdrive.report import files, plots
 from kvdrive.report.summary import Report, summarise, table
 from kvdrive.report.trace import covered

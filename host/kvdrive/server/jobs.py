@@ -12,8 +12,8 @@ from itertools import count
 
 from kvdrive.choices import PREFILL_CHUNK
 from kvdrive.errors import KvdriveError
-from kvdrive.generation.decode import Sampling
 from kvdrive.generation.rules import Rules
+from kvdrive.generation.sampling import Sampling
 from kvdrive.prefix.request import Request
 from kvdrive.server.chances import Chances
 from kvdrive.server.grammar import Grammar

@@ -11,8 +11,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, FailFast, Field, WithJsonSchema, model_validator
 
-from kvdrive.generation.decode import Sampling
 from kvdrive.generation.rules import Rules
+from kvdrive.generation.sampling import Sampling
 from kvdrive.server.calls import Tool
 from kvdrive.server.common_fields import MOST_TOOLS, Model, ParallelCalls, Stream, Temperature, TopK, TopP
 from kvdrive.server.fields import Fields, Json, OfTypes, Says, refuse

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 
 from kvdrive.errors import TargetError, UnsupportedError
 from kvdrive.generation.checkpoints import Checkpoint
-from kvdrive.generation.decode import choose
+from kvdrive.generation.sampling import choose
 from kvdrive.kvcache.hf_cache import HfCache
 from kvdrive.nvme.errors import CommandError
 from kvdrive.plugins.transformers import Attachment

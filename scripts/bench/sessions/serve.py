@@ -20,7 +20,7 @@ from bench.table import Block, Table
 from kvdrive.config.run import RunConfig
 from kvdrive.generation import checkpoints
 from kvdrive.generation.checkpoints import Checkpoint
-from kvdrive.generation.decode import Sampling
+from kvdrive.generation.sampling import Sampling
 from kvdrive.prefix.options import SessionOptions
 from kvdrive.server.jobs import End, Event, Job, Limits, Token
 from kvdrive.server.metrics import Metrics

@@ -19,7 +19,8 @@ from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.generation import checkpoints
 from kvdrive.generation.assistant import Assistant, assisted_steps, load_assistant
 from kvdrive.generation.checkpoints import Checkpoint
-from kvdrive.generation.decode import GREEDY, Sampling, steps
+from kvdrive.generation.decode import steps
+from kvdrive.generation.sampling import GREEDY, Sampling
 from kvdrive.plugins.transformers import attach
 from kvdrive.targets.emulator import Emulator
 

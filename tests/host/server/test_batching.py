@@ -15,8 +15,8 @@ from transformers import LlamaConfig, MistralConfig
 from kvdrive.config.run import RunConfig
 from kvdrive.errors import RangeError, UnsupportedError
 from kvdrive.generation.checkpoints import Checkpoint
-from kvdrive.generation.decode import GREEDY, Sampling
 from kvdrive.generation.rules import Rules
+from kvdrive.generation.sampling import GREEDY, Sampling
 from kvdrive.kvcache.budget import MemoryOptions
 from kvdrive.kvcache.on_drives import DriveLayer
 from kvdrive.kvcache.parts import PartsLayer

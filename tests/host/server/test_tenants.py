@@ -6,7 +6,7 @@ from server_process import Server
 
 from kvdrive.config.run import RunConfig
 from kvdrive.errors import InputError
-from kvdrive.generation.decode import Sampling
+from kvdrive.generation.sampling import Sampling
 from kvdrive.server.errors import ApiError
 from kvdrive.server.jobs import End, Job, Limits, Prompt, QueueFull, next_job
 from kvdrive.server.metrics import Metrics
