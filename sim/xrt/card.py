@@ -14,6 +14,9 @@ from xrt.images import PLATFORM
 from xrt.prefix import make_prefix
 
 _MODEL = "data/emulation/unified/cpu_em/generic_pcie/model/genericpciemodel"  # what the shim starts for a card
+# For several cards, the runtime's own scheduler. Those of the emulation, one for each card, take commands of other
+# cards, which then end without having run; but only they tell of a kernel that hangs.
+_SEVERAL = "[Runtime]\nkds_sw_emu=false\nsws=true\n"
 
 
 @dataclass(frozen=True)
@@ -37,12 +40,15 @@ def set_up(folder: Path, options: CardOptions) -> dict[str, str]:
     model.write_text(f'#!/bin/sh\nunset LD_LIBRARY_PATH\nPYTHONPATH={sim} exec {sys.executable} -m xrt.device "$@"\n')
     model.chmod(model.stat().st_mode | stat.S_IXUSR)
     (folder / "emconfig.json").write_text(json.dumps(_emulated_platform(options)))
+    settings = folder / "xrt.ini"
+    settings.write_text(_SEVERAL if options.cards > 1 else "")
     run = folder / "run"
     run.mkdir(exist_ok=True)
     return {
         "XILINX_XRT": str(prefix),
         "XILINX_VITIS": str(vitis),
         "EMCONFIG_PATH": str(folder),
+        "XRT_INI_PATH": str(settings),
         "SDACCEL_EM_RUN_DIR": str(run),
         "XCL_EMULATION_MODE": options.mode,
         "USER": os.environ.get("USER", "kvdrive"),

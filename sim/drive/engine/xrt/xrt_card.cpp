@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A card behind the vendor's runtime. The only file of the drive that includes its headers.
+#include <sys/mman.h>
+
 #include <array>
 #include <chrono>
 #include <cstdlib>
 #include <map>
 #include <memory>
 #include <new>
-#include <semaphore>
 #include <set>
 #include <stdexcept>
 #include <thread>
@@ -72,6 +73,15 @@ void check_arguments(const xrt::xclbin& image, const std::string& kernel_name) {
   require(same, kernel_name + " of the image has other arguments than this program's: build the image again");
 }
 
+bool emulated() { return std::getenv("XCL_EMULATION_MODE") != nullptr; }
+
+// The emulation of XRT 2.13 unmaps the memory of a peer-to-peer buffer twice: when the buffer goes, and when its card
+// is closed. Nothing else may be mapped there in between, so the range is taken, without memory.
+void reserve(std::span<const std::byte> range) {
+  void* const begin = const_cast<std::byte*>(range.data());
+  ::mmap(begin, range.size(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+}
+
 // Keeps an object whose destructor would wait for ever.
 template <typename Object>
 void keep_for_ever(std::unique_ptr<Object> object) {
@@ -86,6 +96,9 @@ class XrtBuffer final : public CardBuffer {
         buffer_(std::make_unique<xrt::bo>(device, bytes, peer_to_peer ? xrt::bo::flags::p2p : xrt::bo::flags::normal,
                                           bank)),
         bytes_(buffer_->map<std::byte*>(), bytes) {}
+  XrtBuffer(const XrtBuffer&) = delete;
+  XrtBuffer& operator=(const XrtBuffer&) = delete;
+  ~XrtBuffer() override { drop(); }
 
   std::span<std::byte> bytes() override { return bytes_; }
   void to_card(std::size_t first, std::size_t count) override { sync(XCL_BO_SYNC_BO_TO_DEVICE, first, count); }
@@ -93,7 +106,9 @@ class XrtBuffer final : public CardBuffer {
 
   xrt::bo& object() { return *buffer_; }
   void drop() {
+    if (!buffer_) return;
     buffer_.reset();
+    if (peer_to_peer_ && emulated()) reserve(bytes_);
     bytes_ = {};
   }
 
@@ -114,34 +129,6 @@ struct Session {
   xrt::device device;
   std::vector<xrt::kernel> kernels;  // by unit
   std::vector<xrt::run> runs;        // by unit
-};
-
-// In the emulation of XRT 2.13, commands of several cards that run together end without having run. So emulated cards
-// of one process take turns. Real cards do not.
-class Turn {
- public:
-  Turn() = default;
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
-  ~Turn() { release(); }
-
-  void start(std::size_t unit) {
-    if (!emulated_) return;
-    if (running_.empty()) taken_.acquire();
-    running_.insert(unit);
-  }
-  void end(std::size_t unit) {
-    if (running_.erase(unit) > 0 && running_.empty()) taken_.release();
-  }
-  void release() {
-    if (!running_.empty()) taken_.release();
-    running_.clear();
-  }
-
- private:
-  static inline std::binary_semaphore taken_{1};
-  const bool emulated_ = std::getenv("XCL_EMULATION_MODE") != nullptr;
-  std::set<std::size_t> running_;
 };
 
 class XrtCard final : public Card {
@@ -173,14 +160,12 @@ class XrtCard final : public Card {
     for (int pointer = 0; pointer < kPointers; ++pointer) run.set_arg(pointer, buffer.object());
     run.set_arg(kPointers, job);
     run.set_arg(kPointers + 1, static_cast<std::uint64_t>(buffer.bytes().size() / kBeatBytes));
-    turn_.start(unit);
     run.start();
   }
 
   RunState state(std::size_t unit) override {
     const ert_cmd_state state = session_->runs[unit].state();
     if (!ended(state)) return RunState::kRunning;
-    turn_.end(unit);
     return state == ERT_CMD_STATE_COMPLETED ? RunState::kDone : RunState::kFailed;
   }
 
@@ -199,11 +184,9 @@ class XrtCard final : public Card {
         // The runtime waits for ever for such a run when it is destroyed.
         for (XrtBuffer* buffer : buffers_) lost_.insert(buffer);
         keep_for_ever(std::move(session_));
-        turn_.release();
         return false;
       }
     }
-    turn_.release();
     close();
     open();
     return true;
@@ -273,7 +256,6 @@ class XrtCard final : public Card {
   bool peer_to_peer_ = false;
   std::vector<XrtBuffer*> buffers_;  // those that exist
   std::set<XrtBuffer*> lost_;        // those that must not be freed
-  Turn turn_;
   std::unique_ptr<Session> session_;
 };
 
