@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import date
 from pathlib import Path
 
-from kvdrive.perf.kept import processor
+from kvdrive.perf.stored_rates import processor
 from pages.blocks import write_blocks
 
 ROOT = Path(__file__).resolve().parent.parent

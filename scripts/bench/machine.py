@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kvdrive.perf.kept import processor
+from kvdrive.perf.stored_rates import processor
 
 
 @dataclass(frozen=True)

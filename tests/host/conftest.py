@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from kvdrive.kvcache.xcache.projections import Projections
-from kvdrive.perf import kept
+from kvdrive.perf import stored_rates
 from kvdrive.targets.emulator import Emulator
 
 TEXT = (
@@ -61,7 +61,9 @@ def one_thread() -> Iterator[None]:
 def own_rates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rates that a test measures are kept in its own folder."""
     monkeypatch.setattr(
-        kept, "of_this_machine", lambda *, anew=False: kept.KeptRates(tmp_path / "rates.json", anew=anew)
+        stored_rates,
+        "of_this_machine",
+        lambda *, anew=False: stored_rates.StoredRates(tmp_path / "rates.json", anew=anew),
     )
 
 

@@ -77,7 +77,7 @@ def _plan_here(name: str, tokens: int, batch: int, share: float | None, drive: P
     """The plan for this machine. Raises InputError, UnsupportedError, TargetError."""
     import torch
 
-    from kvdrive.perf import here, kept
+    from kvdrive.perf import here, stored_rates
     from kvdrive.targets.opening import drive_folder
     from kvdrive.targets.options import DriveOptions
     from kvdrive.targets.temporary import temporary_folder
@@ -86,7 +86,7 @@ def _plan_here(name: str, tokens: int, batch: int, share: float | None, drive: P
     asked = here.Asked(config, _shape(name), tokens, batch, share)
     with drive_folder(None) if drive is None else temporary_folder(drive) as folder:
         options = DriveOptions(target="cpu", threads=torch.get_num_threads(), capacity_bytes=4 << 30, folder=folder)
-        return here.plan_here(asked, options, kept.of_this_machine(anew=anew))
+        return here.plan_here(asked, options, stored_rates.of_this_machine(anew=anew))
 
 
 def _config(name: str) -> Any:

@@ -15,7 +15,7 @@ from kvdrive.doctor.finding import Finding, State
 from kvdrive.errors import KvdriveError
 from kvdrive.kernels.compare import compare
 from kvdrive.kernels.registry import KERNELS
-from kvdrive.perf.kept import processor
+from kvdrive.perf.stored_rates import processor
 from kvdrive.tree import ROOT
 
 _FASTER = {

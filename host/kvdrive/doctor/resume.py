@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kvdrive.doctor.finding import Finding, State
-from kvdrive.perf.kept import KeptRates
+from kvdrive.perf.stored_rates import StoredRates
 from kvdrive.prefix.rates import Rates
 
 _GIVES = "the choice between loading, attending in the drive and computing again"
@@ -15,7 +15,7 @@ _REMEDY = "run kvdrive serve once with this drive: it measures when it starts; d
 
 def resume(files: list[Path]) -> Iterator[Finding]:
     """What was measured for each model, by the files beside the drives' indices (`sessions.rates.costs_file`)."""
-    found = [(key, rates, path) for path in files for key, rates in KeptRates(path).all(Rates).items()]
+    found = [(key, rates, path) for path in files for key, rates in StoredRates(path).all(Rates).items()]
     if not found:
         detail = "no measured rates are stored; they are measured at the first use"
         yield Finding("sessions", "resume rates", State.missing, detail, _GIVES, _REMEDY)

@@ -20,8 +20,8 @@ from kvdrive.kvcache.formats import name_of
 from kvdrive.kvcache.session import Query, attend
 from kvdrive.kvcache.slices import Slice, gather
 from kvdrive.nvme.rows import bytes_of_row, joined
-from kvdrive.perf import kept
-from kvdrive.perf.kept import KeptRates
+from kvdrive.perf import stored_rates
+from kvdrive.perf.stored_rates import StoredRates
 from kvdrive.targets.base import Target
 from kvdrive.targets.group import split
 
@@ -68,17 +68,17 @@ class DriveRates:
 
 
 def drive_rates(
-    backing: Backing, heads: Heads, known: KeptRates | None = None, clock: Clock = time.perf_counter
+    backing: Backing, heads: Heads, known: StoredRates | None = None, clock: Clock = time.perf_counter
 ) -> DriveRates:
     """The rates of the drives of `backing`, from `known` or measured now and stored there. Raises CommandError,
     TargetError.
 
     `known`: by default this machine's file.
     """
-    known = kept.of_this_machine() if known is None else known
+    known = stored_rates.of_this_machine() if known is None else known
     speeds = ", ".join(queue.target.speed for queue in backing.alive)
     shape = f"{heads.query_heads}, {heads.kv_heads}, {heads.head_dim}, {name_of(backing.stored_as)}"
-    key = f"drives | {kept.fingerprint()} | {speeds} | {shape}"
+    key = f"drives | {stored_rates.fingerprint()} | {speeds} | {shape}"
     found = known.get(key, DriveRates)
     if found is None:
         found = _measure(backing, heads, clock)

@@ -25,10 +25,10 @@ from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.kvcache.drive_rates import Clock, Line
 from kvdrive.kvcache.xcache.measured import Measured
 from kvdrive.kvcache.xcache.share import choose
-from kvdrive.perf import kept
-from kvdrive.perf.kept import KeptRates
+from kvdrive.perf import stored_rates
 from kvdrive.perf.plan import Part, Plan
 from kvdrive.perf.shapes import ModelShape
+from kvdrive.perf.stored_rates import StoredRates
 from kvdrive.perf.systems import Drives, System
 from kvdrive.plugins.transformers import attach
 from kvdrive.targets.group import DriveGroup
@@ -93,14 +93,14 @@ def config_of(shape: ModelShape) -> Any:
     return LlamaConfig(**same)
 
 
-def plan_here(asked: Asked, drives: DriveOptions, known: KeptRates | None = None) -> Plan:
+def plan_here(asked: Asked, drives: DriveOptions, known: StoredRates | None = None) -> Plan:
     """The plan of a step on this machine, with one new drive in the folder of `drives`.
 
     Rates are those that `known` keeps (default: this machine's file), or are measured now. Raises InputError,
     UnsupportedError, CommandError, TargetError.
     """
     shape = asked.shape
-    found = measure(asked.config, asked.batch, drives, kept.of_this_machine() if known is None else known)
+    found = measure(asked.config, asked.batch, drives, stored_rates.of_this_machine() if known is None else known)
     share, reason = _share(asked, found)
     as_inputs = int(share * asked.batch + 0.5)
     return Plan(
@@ -135,7 +135,7 @@ def measure(
     config: Any,
     batch: int,
     drives: DriveOptions,
-    known: KeptRates,
+    known: StoredRates,
     clock: Clock = time.perf_counter,
     sample: Callable[[Any, int], PreTrainedModel] = sample,
 ) -> Here:
@@ -153,7 +153,7 @@ def measure(
         with attached:
             attention = attached.rates.attention(known, clock)
         digest = hashlib.sha256(config.to_json_string(use_diff=True).encode()).hexdigest()[:16]
-        key = f"step | {kept.fingerprint()} | {speed} | batch {batch} | {config.model_type} {digest}"
+        key = f"step | {stored_rates.fingerprint()} | {speed} | batch {batch} | {config.model_type} {digest}"
         dense = known.get(key, Line)
         if dense is None:
             times = _steps([least, *(sample(config, count) for count in counts[1:])], opened, batch, clock)
@@ -196,10 +196,10 @@ def _system(asked: Asked, found: Here, drives: DriveOptions) -> System:
     folder = drives.folder or Path()
     projected = 4 * shape.hidden * shape.kv_heads * shape.head_dim
     weights = 2 * (shape.attention_weights + shape.ffn_weights * shape.active / shape.experts) / shape.layers
-    measured = f"measured here: {kept.fingerprint()}"
+    measured = f"measured here: {stored_rates.fingerprint()}"
     return System(
         "here",
-        kept.processor(),
+        stored_rates.processor(),
         _rate(projected, rates.project),
         _rate(weights, found.dense),
         _memory(),

@@ -15,7 +15,7 @@ from kvdrive.kvcache.drive_rates import Clock, Heads
 from kvdrive.kvcache.mini_batches import MiniBatches, Pace
 from kvdrive.kvcache.xcache.measured import Measured, rates_here
 from kvdrive.kvcache.xcache.share import choose
-from kvdrive.perf.kept import KeptRates
+from kvdrive.perf.stored_rates import StoredRates
 from kvdrive.plugins.support import decoder_config, heads_of
 from kvdrive.prefix.calibration import LONGEST, Shape, measure
 from kvdrive.prefix.rates import Rates
@@ -37,7 +37,7 @@ class ModelRates:
         drives = (queue.target for queue in self._backing.queues)
         return bool(self._model.device.type == "cpu") and all(drive.exclusive for drive in drives)
 
-    def attention(self, known: KeptRates | None = None, clock: Clock = time.perf_counter) -> Measured:
+    def attention(self, known: StoredRates | None = None, clock: Clock = time.perf_counter) -> Measured:
         """What attention takes here, from `known` (default: this machine's file) or measured now by `clock`.
 
         Raises CommandError, TargetError.

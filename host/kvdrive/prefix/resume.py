@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from kvdrive.kvcache.loading import LoadPlan, LoadStats
-from kvdrive.perf.kept import KeptRates
+from kvdrive.perf.stored_rates import StoredRates
 from kvdrive.prefix.rates import Rates
 
 Strategy = Literal["load", "attend", "recompute"]
@@ -93,7 +93,7 @@ class Costs:
         self, path: Path | None, key: str, measure: Callable[[], Rates], clock: Callable[[], float] = time.perf_counter
     ) -> None:
         self.clock = clock
-        self._file = KeptRates(path)
+        self._file = StoredRates(path)
         self._key = key
         self._measure = measure
         self._rates: Rates | None = None

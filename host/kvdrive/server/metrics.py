@@ -61,8 +61,8 @@ _SESSIONS = {  # what `PrefixCache.figures` calls it: counter or not, text
     "loaded_bytes": (True, "bytes of K and V loaded into memory"),
     "bytes_written": (True, "bytes of K and V written for stored sessions, by all processes so far"),
     "refused": (True, "sequences that the governor of writes refused"),
-    "kept": (False, "sessions on the drive"),
-    "kept_bytes": (False, "bytes of their K and V; what several share counts once"),
+    "stored": (False, "sessions on the drive"),
+    "stored_bytes": (False, "bytes of their K and V; what several share counts once"),
     "bytes_today": (False, "bytes written since midnight UTC"),
     "bytes_per_hit": (False, "bytes written for each hit, over all days"),
     "admits_all": (False, "1: everything is stored; 0: only what is wanted a second time"),
@@ -121,7 +121,7 @@ class Metrics:
         answers = "answers by path and status"
         self.requests = Counter("kvdrive_requests", answers, ["path", "status"], registry=self._registry)
         resumes = "prompts by how their stored prefix was used: attend, load, recompute as the fastest, none stored"
-        self.resumes = Counter("kvdrive_resumes", resumes, ["way"], registry=self._registry)
+        self.resumes = Counter("kvdrive_resumes", resumes, ["strategy"], registry=self._registry)
         self.cancelled = self._counter("cancelled_requests", "requests whose client went away")
         self.prompt_tokens = self._counter("prompt_tokens", "tokens of prompts that were begun")
         self.cached_tokens = self._counter("cached_prompt_tokens", "of those, found on the drive")

@@ -74,8 +74,8 @@ class PrefixCache:
         wear = self.store.governor.wear()
         return {
             **asdict(self.store.stats),
-            "kept": self.store.index.count(),
-            "kept_bytes": self.store.index.accounts.bytes(),
+            "stored": self.store.index.count(),
+            "stored_bytes": self.store.index.accounts.bytes(),
             "bytes_written": wear.bytes_written,
             "bytes_today": wear.bytes_today,
             "bytes_per_hit": wear.bytes_per_hit or 0,

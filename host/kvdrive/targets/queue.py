@@ -54,17 +54,17 @@ class WorkQueue(Owned, Generic[Subject]):
         computes for the caller then compute for the drive.
         """
         if not self._closed and not self.is_foreign and self._turn.acquire(blocking=False):
-            settle = None
+            resolve = None
             try:
                 if self._left == 0:
                     lend_threads(True)
-                    settle = self._do(work)
+                    resolve = self._do(work)
             finally:
                 lend_threads(False)
                 self._turn.release()
-            if settle is not None:
+            if resolve is not None:
                 future: Future[Result] = Future()
-                settle(future)
+                resolve(future)
                 return future
         return self.start(work)
 
@@ -87,9 +87,9 @@ class WorkQueue(Owned, Generic[Subject]):
             with self._turn:
                 with self._count:
                     self._left -= 1
-                settle = self._do(work)
-            settle(future)
-            del item, future, work, settle
+                resolve = self._do(work)
+            resolve(future)
+            del item, future, work, resolve
 
     def _do(self, work: Callable[[Subject], Any]) -> Callable[[Future[Any]], None]:
         """Do the work. Returns a callback that resolves its future. Deferred, so that a waiter sees an idle queue."""

@@ -1,4 +1,4 @@
-"""How many tokens of a call that verifies a draft will probably last."""
+"""How many tokens of a draft will probably be accepted."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _EXACT = 1e-9  # a share times its tokens is a whole number in spite of rounding
 
 @dataclass
 class Acceptance:
-    """`share` of the tokens of a verifying call that last: alpha of LLM in a flash. `measured`: it follows `add`."""
+    """`share` of the tokens of a verifying call that are accepted, alpha of LLM in a flash. `measured`: by `add`."""
 
     share: float = 1.0
     measured: bool = False
-    _kept: float = 0.0
+    _accepted: float = 0.0
     _verified: float = 0.0
 
     @classmethod
@@ -25,13 +25,13 @@ class Acceptance:
         """A share that is given, or one that is measured, with 1 before the first call."""
         return cls(measured=True) if accepted == "auto" else cls(accepted)
 
-    def lasting(self, tokens: int) -> int:
-        """How many of `tokens` will last: the first ones."""
+    def accepted(self, tokens: int) -> int:
+        """How many of `tokens` will probably be accepted: the first ones."""
         return math.ceil(self.share * tokens - _EXACT)
 
-    def add(self, kept: int, verified: int) -> None:
-        """A call has computed `verified` tokens, the last known one and its draft; the first `kept` of them last."""
+    def add(self, accepted: int, verified: int) -> None:
+        """Of `verified` tokens in a call, the last known one and its draft, the first `accepted` were right."""
         if self.measured:
-            self._kept = _MEMORY * self._kept + kept
+            self._accepted = _MEMORY * self._accepted + accepted
             self._verified = _MEMORY * self._verified + verified
-            self.share = self._kept / self._verified
+            self.share = self._accepted / self._verified

@@ -126,8 +126,8 @@ class SparseSum:
             groups = _groups_of(wanted, size)
             briefly = groups[:0]
             if self.acceptance.share < 1 and 1 < len(padded) <= DRAFT:
-                lasting = _groups_of((padded[: self.acceptance.lasting(len(padded))] != 0).any(0), size)
-                briefly = np.setdiff1d(groups, lasting, assume_unique=True)
+                accepted = _groups_of((padded[: self.acceptance.accepted(len(padded))] != 0).any(0), size)
+                briefly = np.setdiff1d(groups, accepted, assume_unique=True)
             self.active += int(wanted.sum())
             self.total += activations.shape[1]
             out = torch.zeros(len(activations), self._hidden, dtype=torch.float32)

@@ -28,7 +28,7 @@ from bench.table import Block, Table
 from kvdrive.kvcache.hf_cache import HfCache
 from kvdrive.kvcache.xcache.sequence import InputSequence
 from kvdrive.perf.here import Here, measure, sample
-from kvdrive.perf.kept import KeptRates
+from kvdrive.perf.stored_rates import StoredRates
 from kvdrive.plugins.support import decoder_config, heads_of
 from kvdrive.plugins.transformers import Attachment, attach
 from kvdrive.private import cache_folder
@@ -187,7 +187,7 @@ def measured(
                     config,
                     setting.batch,
                     replace(drives, folder=folder),
-                    KeptRates(None),
+                    StoredRates(None),
                     read,
                     lambda _, layers: samples(layers),
                 )

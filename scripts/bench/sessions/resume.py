@@ -23,7 +23,7 @@ from bench.machine import forget
 from bench.rounds import seconds
 from bench.setup import Setup
 from bench.table import Block, Table
-from kvdrive.perf.kept import KeptRates
+from kvdrive.perf.stored_rates import StoredRates
 from kvdrive.plugins.transformers import Attachment, attach
 from kvdrive.prefix.resume import Strategy
 from kvdrive.targets.base import Target
@@ -73,7 +73,7 @@ class Bench:
         with attach(self.model, target, sessions=True, **options) as attached:
             if strategy == "load":
                 costs = attached.sessions.costs
-                costs._file, costs._rates = KeptRates(None), replace(costs.rates, load_byte=0.0, attend_pair=1.0)
+                costs._file, costs._rates = StoredRates(None), replace(costs.rates, load_byte=0.0, attend_pair=1.0)
             elif strategy is None:
                 _ = attached.sessions.costs.rates  # measured once for each drive, before the first turn
             return self._turn(attached)

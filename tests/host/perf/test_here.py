@@ -14,7 +14,7 @@ from kvdrive.kvcache import drive_rates
 from kvdrive.kvcache.drive_rates import Line
 from kvdrive.kvcache.xcache import measured as xcache_rates
 from kvdrive.kvcache.xcache.measured import Measured
-from kvdrive.perf import here, kept
+from kvdrive.perf import here, stored_rates
 from kvdrive.perf.here import Asked, Here, plan_here
 from kvdrive.perf.shapes import ModelShape
 from kvdrive.plugins.transformers import attach
@@ -28,20 +28,20 @@ SMALL_OPT = ModelShape("small", 2, 64, 256, 2, 2, vocabulary=128)
 def test_rates_are_kept_by_their_class_and_key(tmp_path):
     file = tmp_path / "folder/rates.json"
     rates = Measured(Line(1, 2), Line(3, 4), Line(5, 6), Line(7, 8), True)
-    kept.KeptRates(file).put("a", rates)
-    kept.KeptRates(file).put("b", Line(1, 2))
-    assert kept.KeptRates(file).get("a", Measured) == rates
-    assert kept.KeptRates(file).get("a", Line) is None
-    assert kept.KeptRates(file).get("c", Line) is None
-    assert kept.KeptRates(file, anew=True).get("a", Measured) is None
-    assert kept.KeptRates(None).get("a", Measured) is None
+    stored_rates.StoredRates(file).put("a", rates)
+    stored_rates.StoredRates(file).put("b", Line(1, 2))
+    assert stored_rates.StoredRates(file).get("a", Measured) == rates
+    assert stored_rates.StoredRates(file).get("a", Line) is None
+    assert stored_rates.StoredRates(file).get("c", Line) is None
+    assert stored_rates.StoredRates(file, anew=True).get("a", Measured) is None
+    assert stored_rates.StoredRates(None).get("a", Measured) is None
     file.write_text("{damaged")
-    assert kept.KeptRates(file).get("a", Measured) is None
+    assert stored_rates.StoredRates(file).get("a", Measured) is None
 
 
 def test_the_oldest_rates_leave(tmp_path, monkeypatch):
-    monkeypatch.setattr(kept, "_MOST", 2)
-    known = kept.KeptRates(tmp_path / "rates.json")
+    monkeypatch.setattr(stored_rates, "_MOST", 2)
+    known = stored_rates.StoredRates(tmp_path / "rates.json")
     for name in "abac":
         known.put(name, Line(1, 2))
     assert list(json.loads((tmp_path / "rates.json").read_text())) == ["a", "c"]
@@ -85,10 +85,10 @@ def test_a_plan_measures_once(tmp_path, monkeypatch):
     monkeypatch.setattr(drive_rates, "_measure", measured)
     assert plan_here(asked(share=0.5), options).parts == first.parts
     with pytest.raises(AssertionError):
-        plan_here(asked(), options, kept.of_this_machine(anew=True))
+        plan_here(asked(), options, stored_rates.of_this_machine(anew=True))
 
 
-def test_x_cache_and_kept_sessions_share_the_rates_of_the_drives(target, monkeypatch):
+def test_x_cache_and_stored_sessions_share_the_rates_of_the_drives(target, monkeypatch):
     model = random_model(CONFIGS["opt"]).to(torch.bfloat16)
     with attach(model, target, xcache=1.0) as attached:
         rates = attached.rates.attention()

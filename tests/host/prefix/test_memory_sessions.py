@@ -19,7 +19,7 @@ from kvdrive.kvcache.budget import MemoryOptions
 from kvdrive.kvcache.recovery import Recovery
 from kvdrive.kvcache.session import Session
 from kvdrive.nvme.wire import KvRead
-from kvdrive.perf.kept import KeptRates
+from kvdrive.perf.stored_rates import StoredRates
 from kvdrive.plugins.transformers import attach
 from kvdrive.prefix.options import SessionOptions
 from kvdrive.prefix.rates import Rates
@@ -222,7 +222,7 @@ def test_the_server_asks_the_same_model(opened, model):
         assert (figures["attends"], figures["recomputes"]) == (1, 1)
     with opened(model, active="drive") as attached:
         costs = attached.sessions.costs
-        costs._file, costs._rates = KeptRates(None), None
+        costs._file, costs._rates = StoredRates(None), None
         assert attached.sessions.cache(PROMPT).get_seq_length() == 100  # nothing is measured for it
         assert not costs.known
 

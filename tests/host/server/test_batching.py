@@ -285,7 +285,7 @@ def test_a_conversation_continues_where_no_drive_can_store_it(kind):
         found = requests.all_of(["again", "back"])
         assert [len(tokens) for tokens in found] == [4, 4]
         ways = requests.metrics.text().decode()
-        assert 'kvdrive_resumes_total{way="attend"}' in ways or kind == "h2o"  # h2o drops what it evicted
+        assert 'kvdrive_resumes_total{strategy="attend"}' in ways or kind == "h2o"  # h2o drops what it evicted
 
 
 def test_sequences_in_memory_have_prompts_in_parts():
@@ -312,7 +312,7 @@ def test_the_session_of_a_waiting_request_is_prefetched():
         assert requests.metric("kvdrive_resumes_total") == 2
         requests.all_of(["again"])
         assert requests.metric("kvdrive_sessions_hits_total") == requests.metric("kvdrive_sessions_loads_total") == 1
-        assert 'kvdrive_resumes_total{way="load"} 1.0' in requests.metrics.text().decode()
+        assert 'kvdrive_resumes_total{strategy="load"} 1.0' in requests.metrics.text().decode()
 
 
 def test_the_rate_counts_the_last_seconds():

@@ -97,7 +97,7 @@ def test_a_conversation_survives_reload_and_restart_and_is_stopped(checkpoint, t
 
     page.value("document.querySelector('li.chosen .drop').click()")
     page.wait("document.querySelectorAll('#conversations li').length === 0")
-    server.wait_for("kvdrive_sessions_kept", 0)
+    server.wait_for("kvdrive_sessions_stored", 0)
     assert page.value(ANSWERS) == 0
     server.close()
 

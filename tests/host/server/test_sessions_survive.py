@@ -99,7 +99,7 @@ def test_a_conversation_survives_kill_9(serve, checkpoint):
     _, shared, _ = ask(server, LONG + " Another end.")  # another conversation with the same beginning
     assert shared > prompt_tokens - 8
     assert server.metric("kvdrive_sessions_hits_total") == 2
-    assert server.metric("kvdrive_sessions_kept") == 2
+    assert server.metric("kvdrive_sessions_stored") == 2
     assert server.metric("kvdrive_sessions_bytes_written_total") > 0
     assert server.metric("kvdrive_resumes_total") == 2
     assert (first, second) == (stock(checkpoint, LONG), stock(checkpoint, LONG + first))
@@ -206,7 +206,7 @@ def test_sessions_are_removed_and_bounded(serve_here):
     assert server.metric("kvdrive_sessions_evictions_total") == 1
     assert server.client.delete(f"/v1/sessions/{listed[0]['id']}").json()["deleted"]
     assert server.client.delete("/v1/sessions/nothing").status_code == 404
-    assert server.metric("kvdrive_sessions_kept") == 1
+    assert server.metric("kvdrive_sessions_stored") == 1
     assert server.complete(prompt="x", session="a/b").status_code == 400
     assert server.complete(prompt="x", kv_uri="file:a").status_code == 400
 

@@ -47,12 +47,12 @@ def test_neurons_of_accepted_tokens_are_read_once(report):
 
 def test_the_share_is_a_running_mean_or_stays():
     measured, given = Acceptance.of("auto"), Acceptance.of(0.4)
-    assert [measured.lasting(tokens) for tokens in (1, 5)] == [1, 5]
+    assert [measured.accepted(tokens) for tokens in (1, 5)] == [1, 5]
     for one in (measured, given):
         one.add(3, 5)
     assert measured.share == 3 / 5
-    assert [measured.lasting(tokens) for tokens in (5, 6, 10)] == [3, 4, 6]
-    assert [given.lasting(tokens) for tokens in (5, 6)] == [2, 3]
+    assert [measured.accepted(tokens) for tokens in (5, 6, 10)] == [3, 4, 6]
+    assert [given.accepted(tokens) for tokens in (5, 6)] == [2, 3]
     for _ in range(400):
         measured.add(1, 4)
     assert measured.share == pytest.approx(1 / 4)

@@ -19,8 +19,8 @@ from kvdrive.kvcache.session import Query
 from kvdrive.kvcache.xcache.attention import MemoryAttention
 from kvdrive.kvcache.xcache.inputs import XCache
 from kvdrive.kvcache.xcache.sequence import InputSequence
-from kvdrive.perf import kept
-from kvdrive.perf.kept import KeptRates
+from kvdrive.perf import stored_rates
+from kvdrive.perf.stored_rates import StoredRates
 
 NOTHING = Line(0.0, 0.0)
 _TURNS = 9
@@ -60,20 +60,20 @@ class HostRates:
 
 
 def rates_here(
-    backing: Backing, heads: Heads, shared: bool, known: KeptRates | None = None, clock: Clock = time.perf_counter
+    backing: Backing, heads: Heads, shared: bool, known: StoredRates | None = None, clock: Clock = time.perf_counter
 ) -> Measured:
     """Rates from `known`, by default this machine's file; those that are not there are measured now and stored there.
 
     Without X-cache, the parts of rows that are stored as X are 0. Raises CommandError, TargetError.
     """
-    known = kept.of_this_machine() if known is None else known
+    known = stored_rates.of_this_machine() if known is None else known
     drives = drive_rates(backing, heads, known, clock)
     if backing.xcache is None:
         return Measured(drives.attend, NOTHING, NOTHING, NOTHING, shared)
     xcache = backing.xcache
     shape = f"{heads.query_heads}, {heads.kv_heads}, {heads.head_dim}, {xcache.rows.width}, {xcache.rows.dtype}"
     family = type(next(iter(xcache.projections.modules.values()))).__name__
-    key = f"X | {kept.fingerprint()} | {family} | {shape}"
+    key = f"X | {stored_rates.fingerprint()} | {family} | {shape}"
     host = known.get(key, HostRates)
     if host is None:
         host = _measure_host(xcache, heads, clock)

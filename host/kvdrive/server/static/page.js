@@ -272,10 +272,10 @@ function showFigures(stats) {
   byId("host").textContent = bytes(host);
   byId("ratio").textContent = host && stats.read_inside_bytes > host ? `${count(stats.read_inside_bytes / host)} bytes read inside for each that moves` : "";
   for (const name of ["cached", "prompt", "generated"]) byId(name).textContent = count(stats[`${name}_tokens`]);
-  const kept = stats.sessions || {};
-  byId("kept").textContent = count(kept.kept || 0);
-  for (const [id, name] of [["kept-bytes", "kept_bytes"], ["written", "bytes_written"], ["today", "bytes_today"], ["per-hit", "bytes_per_hit"]]) {
-    byId(id).textContent = bytes(kept[name] || 0);
+  const figures = stats.sessions || {};
+  byId("kept").textContent = count(figures.stored || 0);
+  for (const [id, name] of [["kept-bytes", "stored_bytes"], ["written", "bytes_written"], ["today", "bytes_today"], ["per-hit", "bytes_per_hit"]]) {
+    byId(id).textContent = bytes(figures[name] || 0);
   }
 }
 

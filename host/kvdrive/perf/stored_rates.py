@@ -18,7 +18,7 @@ _MOST = 256  # entries; the oldest ones leave
 log = logging.getLogger(__name__)
 
 
-class KeptRates:
+class StoredRates:
     """Rates in the file `path`, which may be missing or damaged; None: they are kept nowhere.
 
     `anew`: what the file has is not used, so that everything is measured and replaced.
@@ -58,9 +58,9 @@ class KeptRates:
         return found if isinstance(found, dict) else {}
 
 
-def of_this_machine(*, anew: bool = False) -> KeptRates:
+def of_this_machine(*, anew: bool = False) -> StoredRates:
     """Rates that belong to the machine and to its drives: `rates.json` in the user's cache folder."""
-    return KeptRates(cache_folder() / "rates.json", anew=anew)
+    return StoredRates(cache_folder() / "rates.json", anew=anew)
 
 
 def fingerprint() -> str:
