@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
+import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
+from weakref import WeakSet
 
 import torch
 from transformers import PreTrainedModel
 
 from kvdrive.config.resolve import Plan
-from kvdrive.errors import InputError
+from kvdrive.errors import InputError, KvdriveError
 from kvdrive.kvcache.hf_cache import HfCache
 from kvdrive.plugins.batches import Batches
 from kvdrive.plugins.call import Calls
@@ -26,9 +29,22 @@ from kvdrive.prefix.store import PrefixStore
 from kvdrive.targets.group import Drives
 from kvdrive.targets.process import leave_alone
 
+log = logging.getLogger(__name__)
+_attached: WeakSet[Attachment] = WeakSet()
+
+
+@atexit.register
+def _detach_all() -> None:
+    """At the end of the process: what a script has left attached is saved and closed as `detach` does it."""
+    for one in list(_attached):
+        try:
+            one.detach()
+        except KvdriveError as error:
+            log.warning("a model was not detached: %s", error)
+
 
 class Attachment:
-    """A model that is attached to drives, until `detach`. `rates`: what the model and its drives take."""
+    """A model that is attached to drives, until `detach` or the end of the process. `rates`: what both take."""
 
     def __init__(self, model: PreTrainedModel, target: Drives, plan: Plan) -> None:
         place = plan.config.placement
@@ -50,6 +66,7 @@ class Attachment:
             recomputes=place.on_failure == "recompute",
         )  # fmt: skip
         self._batching = ContinuousBatching(model, self._forward, self._calls, self._schedule)
+        _attached.add(self)
         try:
             if place.xcache == "auto" and self._storage.backing.xcache is not None:
                 self.rates.choose_share()
@@ -125,6 +142,7 @@ class Attachment:
         if not self._forward.is_replaced:
             return
         self._forward.restore()
+        _attached.discard(self)
         family = self._storage.watched.family
         if self._calls.is_foreign:
             return leave_alone(self._sessions, self._storage.backing, self._opened, list(family))
