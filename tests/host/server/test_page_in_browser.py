@@ -1,6 +1,9 @@
 """A conversation on the page in a headless browser: type, stream, stop, reload, restart of the server, key, phone."""
 
 import json
+import socket
+import threading
+from contextlib import suppress
 
 import pytest
 from server_process import Server
@@ -39,6 +42,55 @@ def read(page):
 <script>document.title = 'broken'</script>
 <img src=x onerror="document.title='broken'">
 """
+
+
+class Relay:
+    """Stands between the page and a server, and loses their connections when it is told to."""
+
+    def __init__(self, port):
+        self._to = ("127.0.0.1", port)
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        self._open, self._is_cut = [], False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self):
+        self._is_cut = True
+        for one in self._open:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def mend(self):
+        self._is_cut = False
+
+    def _accept(self):
+        with suppress(OSError):
+            while True:
+                near, _ = self._listening.accept()
+                if self._is_cut:
+                    near.close()
+                    continue
+                far = socket.create_connection(self._to)
+                self._open += [near, far]
+                for ends in ((near, far), (far, near)):
+                    threading.Thread(target=self._pass_on, args=ends, daemon=True).start()
+
+    def _pass_on(self, one, other):
+        with suppress(OSError):
+            while piece := one.recv(1 << 16):
+                other.sendall(piece)
+        for end in (one, other):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.cut()
+        self._listening.close()
+        for one in self._open:
+            one.close()
 
 
 @pytest.fixture
@@ -185,17 +237,21 @@ def test_an_answer_goes_on_while_the_page_is_loaded_again(checkpoint, tmp_path, 
     server.close()
 
 
-def test_an_answer_is_joined_again_when_the_connection_was_lost(server, page):
-    begin(page, server, 150)
-    page.command("Network.enable")
-    ask(page, LONG)
-    page.wait(f"{LAST}.length > 5")
-    offline = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
-    page.command("Network.emulateNetworkConditions", offline=True, **offline)
-    page.wait(f"{STATUS}.startsWith('The connection is lost')")
-    page.command("Network.emulateNetworkConditions", offline=False, **offline)
-    page.wait(IDLE)
-    assert "150 tokens" in page.value(NOTE)
+def test_an_answer_is_joined_again_when_the_connection_was_lost(checkpoint, tmp_path, page):
+    server = serve(checkpoint, tmp_path, "--max-tokens", 16_000)
+    with Relay(int(port_of(server))) as relay:
+        page.open(relay.address)
+        limit(page, 600)
+        page.open(relay.address)
+        page.wait(READY)
+        ask(page, LONG)
+        page.wait(f"{LAST}.length > 5")
+        relay.cut()
+        page.wait(f"{STATUS}.startsWith('The connection is lost')")
+        relay.mend()
+        page.wait(f"{IDLE} && {NOTE}.startsWith('600 tokens')")
+    assert server.metric("kvdrive_generated_tokens_total") == 600
+    server.close()
 
 
 def test_a_server_that_has_lost_the_answer_says_so_and_it_is_asked_for_again(checkpoint, tmp_path, page):
@@ -446,7 +502,7 @@ def test_two_tabs_see_each_others_conversations(server, page):
         other.wait(f"{TITLES}.length === 1")
         click(other, "#conversations .open")
         other.wait(f"{ANSWERS} === 1 && {LAST} !== ''")
-        assert other.value(LAST) == page.value(LAST)
+        assert other.value(LAST).strip() == page.value(LAST).strip()
         assert other.errors == []
 
 
@@ -470,9 +526,10 @@ def test_everything_is_reached_by_tab_in_the_order_of_the_page(server, page):
     begin(page, server)
     page.value("document.querySelector('.skip').focus()")
     reached = []
-    for _ in range(9):
+    while "send" not in reached:
         page.press("Tab")
         reached.append(page.value("document.activeElement.id || document.activeElement.className"))
+    reached = [one for one in reached if one != "foreign-title"]  # other tests have asked this server, too
     assert reached == ["new", "search", "export-all", "import", "theme", "options", "log", "question", "send"]
 
 

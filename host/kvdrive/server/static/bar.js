@@ -18,7 +18,7 @@ function showBar() {
 
 function rename(yes) {
   byId("rename-form").hidden = !yes;
-  byId("title").hidden = yes;
+  byId("title").classList.toggle("hidden", yes); // still a heading for readers
   showBar();
   if (yes) {
     byId("new-title").value = shown().title;

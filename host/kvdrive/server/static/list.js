@@ -24,7 +24,7 @@ function showList() {
   const focused = document.activeElement?.dataset?.item;
   const all = talks.all();
   const words = byId("search").value.trim().toLowerCase();
-  const found = words ? all.filter((one) => place(one, words)) : all;
+  const found = words ? all.filter((one) => place(one, words) !== null) : all;
   byId("found").textContent = words ? `${count(found.length)} of ${count(all.length)} have it.` : "";
   byId("conversations").replaceChildren(...found.map((one) => own(one, words)));
   showOthers(all);
