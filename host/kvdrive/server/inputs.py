@@ -86,7 +86,7 @@ class Inputs:
 
     async def messages(self, http: HttpRequest) -> Input:
         """A conversation to answer, as Anthropic's API has it."""
-        return await self._other(http, await self._bodies.read(http, MessagesRequest))
+        return await self.other(http, await self._bodies.read(http, MessagesRequest))
 
     async def response(
         self, http: HttpRequest, name: str, items_of: Callable[[str], Sequence[InputItem]]
@@ -100,7 +100,7 @@ class Inputs:
         previous = request.previous_response_id or ""
         if previous:
             request = request.behind(items_of(previous))
-        return request, await self._other(http, request, previous, name if request.stored else "")
+        return request, await self.other(http, request, previous, name if request.stored else "")
 
     async def count(self, http: HttpRequest) -> int:
         """The tokens of a conversation."""
@@ -110,7 +110,7 @@ class Inputs:
             calls = calls_of(self._checkpoint.tokenizer, chat)
             return len((await self._prompts.run(lambda: self._chats.encode(chat, calls, tenant))).tokens)
 
-    async def _other(self, http: HttpRequest, request: AsChat, previous: str = "", name: str = "") -> Input:
+    async def other(self, http: HttpRequest, request: AsChat, previous: str = "", name: str = "") -> Input:
         """A conversation of another protocol, which goes on with the session `previous` and is saved as `name`."""
         with in_words_of(request):
             chat = as_chat(request).model_copy(update={"session": name or None})

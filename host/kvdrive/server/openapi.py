@@ -27,6 +27,7 @@ _KINDS_OF = {  # of answers that are not JSON alone
         ("/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages"),
         ("application/json", "text/event-stream"),
     ),
+    "/v1/answers/{answer}": ("application/json", "text/event-stream"),
     "/metrics": ("text/plain",),
 }
 
@@ -82,6 +83,7 @@ def _in_path(name: str, model: str, slots: int) -> Json:
     schemas: dict[str, Json] = {
         "slot": {"type": "integer", "minimum": 0, "maximum": slots - 1},
         "name": {"type": "string", "examples": [model]},
+        "answer": {"type": "string", "pattern": "^[A-Za-z0-9-]{8,64}$"},
     }
     schema = schemas.get(name, {"type": "string", "minLength": 1})
     return {"name": name, "in": "path", "required": True, "schema": schema}

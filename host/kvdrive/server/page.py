@@ -8,18 +8,18 @@ from pathlib import Path
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
+from kvdrive.server.errors import ApiError
+
 Handler = Callable[[HttpRequest], Awaitable[Response]]
 
-_FILES = {
-    "/": ("index.html", "text/html; charset=utf-8"),
-    "/page.css": ("page.css", "text/css; charset=utf-8"),
-    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
-    "/icon.svg": ("icon.svg", "image/svg+xml"),
-}
+_FOLDER = Path(__file__).parent / "static"
+_KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+# Trusted Types: only the one policy of `static/markup.js` makes elements of a text, which the server has rendered.
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types rendered"
     ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -28,13 +28,17 @@ _HEADERS = {
 
 
 def routes() -> list[tuple[str, Handler]]:
-    """Path and handler of each file. They hold no data, so they need no key."""
-    folder = Path(__file__).parent / "static"
-    return [(path, _serve((folder / name).read_bytes(), kind)) for path, (name, kind) in _FILES.items()]
+    """Path and handler of the page and of its files. They hold no data, so they need no key."""
+    page = (_FOLDER / "index.html").read_bytes()
+    files = {one.name: one.read_bytes() for one in _FOLDER.iterdir() if one.suffix in _KINDS}
 
+    async def show(http: HttpRequest) -> Response:
+        return Response(page, headers=_HEADERS, media_type="text/html; charset=utf-8")
 
-def _serve(content: bytes, kind: str) -> Handler:
-    async def handle(http: HttpRequest) -> Response:
-        return Response(content, headers=_HEADERS, media_type=kind)
+    async def send(http: HttpRequest) -> Response:
+        name = http.path_params["file"]
+        if name not in files:
+            raise ApiError(404, f"the page has no file '{name[:100]}'", code="path_not_found")
+        return Response(files[name], headers=_HEADERS, media_type=_KINDS[Path(name).suffix])
 
-    return handle
+    return [("/", show), ("/page/{file}", send)]

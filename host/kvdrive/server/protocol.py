@@ -14,16 +14,28 @@ from pydantic import BeforeValidator, FailFast, Field, WithJsonSchema, model_val
 from kvdrive.generation.rules import Rules
 from kvdrive.generation.sampling import Sampling
 from kvdrive.server.calls import Tool
-from kvdrive.server.common_fields import MOST_TOOLS, Model, ParallelCalls, Stream, Temperature, TopK, TopP
+from kvdrive.server.common_fields import (
+    MOST_TOOLS,
+    NAME,
+    NAMED,
+    MinP,
+    Model,
+    ParallelCalls,
+    RepetitionPenalty,
+    Seed,
+    Session,
+    Stream,
+    Temperature,
+    TopK,
+    TopP,
+)
 from kvdrive.server.fields import Fields, Json, OfTypes, Says, refuse
 from kvdrive.server.messages import Message, ToolDefinition
 
-NAME = r"^[\w.-]{1,128}$"  # of a session
 URI = "kvdrive:"
 MOST_CHOICES = 64  # of a request, over all of its prompts
 _MOST_STOPS, _STOP_CHARACTERS = 4, 256
 _MOST_STOP_IDS, _MOST_BIASES, _MOST_TOP = 64, 1024, 20
-_NAMED = "letters, digits, '_', '.' and '-', 128 at most"
 
 # Fields that change the answer, or that a client waits for, and that this server does not implement; the values that
 # change nothing. With an empty list, only null is accepted.
@@ -149,11 +161,7 @@ class Request(Fields):
     temperature: Temperature = None
     top_p: TopP = None
     top_k: TopK = None
-    seed: Annotated[
-        int | None,
-        Field(ge=-(2**63), lt=2**63),
-        Says("a whole number of 64 bits", "the same seed samples the same tokens; default: a random one"),
-    ] = None
+    seed: Seed = None
     stop: Annotated[
         list[str] | None,
         FailFast(),
@@ -161,11 +169,7 @@ class Request(Fields):
         WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
         Says("a text, or a list of texts", f"ends the answer; {_MOST_STOPS} texts of {_STOP_CHARACTERS} characters"),
     ] = None
-    min_p: Annotated[
-        float | None,
-        Field(ge=0, le=1, allow_inf_nan=False),
-        Says("a number from 0 to 1", "samples from tokens at least so many times as likely as the most likely one"),
-    ] = None
+    min_p: MinP = None
     presence_penalty: Annotated[
         float | None,
         Field(ge=-2, le=2, allow_inf_nan=False),
@@ -176,11 +180,7 @@ class Request(Fields):
         Field(ge=-2, le=2, allow_inf_nan=False),
         Says("a number from -2 to 2", "the same, for each time that the answer has the token"),
     ] = None
-    repetition_penalty: Annotated[
-        float | None,
-        Field(ge=0.01, le=10, allow_inf_nan=False),
-        Says("a number from 0.01 to 10", "makes tokens of prompt and answer less likely; 1: not"),
-    ] = None
+    repetition_penalty: RepetitionPenalty = None
     logit_bias: Annotated[
         Any,
         BeforeValidator(_bias),
@@ -217,15 +217,11 @@ class Request(Fields):
         BeforeValidator(_format),
         Says('an object such as {"type": "json_schema", "json_schema": ...}', "the answer is JSON, of a schema"),
     ] = None
-    session: Annotated[
-        str | None,
-        Field(pattern=NAME),
-        Says(f"a name of {_NAMED}", "keeps the sequence under this name, and goes on with it; see guide/server.md"),
-    ] = None
+    session: Session = None
     kv_uri: Annotated[
         str | None,
         Field(pattern=f"^{URI}{NAME[1:]}"),
-        Says(f"{URI} and a name of {_NAMED}", "the same, as an answer's `kvdrive.kv_uri` has it"),
+        Says(f"{URI} and a name of {NAMED}", "the same, as an answer's `kvdrive.kv_uri` has it"),
     ] = None
     deadline_seconds: Annotated[
         float | None,
@@ -507,4 +503,4 @@ class ChatRequest(Request):
 class SlotRequest(Fields):
     """`POST /slots/N?action=save` and `restore`: the session that the slot ran last, as in llama.cpp's server."""
 
-    filename: Annotated[str, Field(pattern=NAME), Says(f"a name of {_NAMED}", "the name of the session")]
+    filename: Annotated[str, Field(pattern=NAME), Says(f"a name of {NAMED}", "the name of the session")]

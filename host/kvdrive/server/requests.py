@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvdrive.server.answer_requests import AnswerRequest, RenderRequest
 from kvdrive.server.anthropic_messages import CountRequest, MessagesRequest
 from kvdrive.server.fields import Fields
 from kvdrive.server.protocol import ChatRequest, CompletionRequest, SlotRequest
@@ -17,5 +18,7 @@ BODIES: dict[str, type[Fields]] = {
     "/slots/{slot}": SlotRequest,
     "/tokenize": TokenizeRequest,
     "/detokenize": DetokenizeRequest,
+    "/v1/answers/{answer}": AnswerRequest,
+    "/render": RenderRequest,
 }
 REQUESTS = tuple(BODIES.values())

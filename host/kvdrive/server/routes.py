@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from kvdrive.generation.checkpoints import Checkpoint
+from kvdrive.server.answer_paths import AnswerPaths
 from kvdrive.server.answering import Answering
 from kvdrive.server.bodies import Bodies
 from kvdrive.server.chat import Chats
 from kvdrive.server.completions import CompletionPaths
 from kvdrive.server.inputs import Inputs
+from kvdrive.server.render_paths import RenderPaths
 from kvdrive.server.replays import Replays
 from kvdrive.server.response_paths import ResponsePaths
 from kvdrive.server.scheduler import Scheduler
@@ -23,10 +25,13 @@ def routes(checkpoint: Checkpoint, scheduler: Scheduler, settings: Settings) -> 
     sessions = SessionPaths(scheduler, ignore_unknown=settings.ignore_unknown)
     replays = Replays()
     inputs = Inputs(checkpoint, bodies, Chats(checkpoint.tokenizer, bodies.prompts, replays), sessions, settings)
-    answering = Answering(Submissions(checkpoint, scheduler, replays, settings))
+    submissions = Submissions(checkpoint, scheduler, replays, settings)
+    answering = Answering(submissions)
     return [
         *CompletionPaths(checkpoint.tokenizer, inputs, answering, settings.name).routes(),
         *ResponsePaths(inputs, answering, sessions).routes(),
+        *AnswerPaths(bodies, inputs, submissions, checkpoint.shape.bytes_per_token).routes(),
+        *RenderPaths(bodies).routes(),
         *TokenPaths(checkpoint, bodies, settings, scheduler.slot_count).routes(),
         *sessions.routes(),
     ]

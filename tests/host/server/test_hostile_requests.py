@@ -178,6 +178,8 @@ GOOD = [
     post("/v1/completions", {"model": "tiny", "prompt": [1, 2], "max_tokens": 2, "stream": True, "temperature": 0.5}),
     post("/v1/chat/completions", {"model": "tiny", "messages": [{"role": "user", "content": "x"}], "max_tokens": 2}),
     post("/slots/0?action=save", {"filename": "two"}),
+    post("/v1/answers/an-answer", {"model": "tiny", "messages": [{"role": "user", "content": "x"}], "max_tokens": 2}),
+    post("/render", {"texts": ["# *x*", "<script>"]}),
     post("/slots/1?action=erase", {}),
     b"DELETE /v1/sessions/12 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
     b"GET /v1/sessions HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost:1\r\nConnection: close\r\n\r\n",

@@ -87,6 +87,10 @@ FULL[OTHERS["/v1/responses"]] = {
     "top_p": 0.5, "tools": [{"type": "function", "name": "weather"}], "tool_choice": "none",
     "parallel_tool_calls": True, "text": {"format": SCHEMA},
 }  # fmt: skip
+FULL[OTHERS["/v1/answers/{answer}"]] = {
+    "model": "m", "messages": ASK, "session": "x", "max_tokens": 4, "temperature": 1, "top_p": 0.5, "top_k": 4,
+    "min_p": 0.1, "repetition_penalty": 1.1, "seed": 7,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", OTHERS.values())

@@ -6,6 +6,8 @@ import re
 import pytest
 from server_process import PROMPT, Server
 
+WHERE_TEXT_BECOMES_ELEMENTS = "markup.js"
+
 
 @pytest.fixture(scope="module")
 def server(checkpoint, tmp_path_factory):
@@ -15,42 +17,82 @@ def server(checkpoint, tmp_path_factory):
     server.close()
 
 
+@pytest.fixture(scope="module")
+def files(server):
+    """The texts of the page's files by their names: what it names, and what these import."""
+    found, wanted = {}, re.findall(r'(?:src|href)="page/([^"]+)"', server.client.get("/").text)
+    while wanted:
+        name = wanted.pop()
+        if name not in found:
+            file = server.client.get(f"/page/{name}")
+            assert file.status_code == 200, name
+            assert file.headers["x-content-type-options"] == "nosniff"
+            found[name] = file.text
+            wanted += re.findall(r'(?:from|import) "\./([^"]+)"', file.text)
+    return found
+
+
 def authorised(server):
     return {"Authorization": "Bearer secret"}
 
 
-def test_the_page_loads_nothing_from_outside(server):
-    """It needs no key, because it holds no data. The policy lets no inline script run."""
+def scripts(files):
+    return {name: text for name, text in files.items() if name.endswith(".js")}
+
+
+def test_the_page_loads_nothing_from_outside(server, files):
+    """It needs no key, because it holds no data. The policy lets no inline script run, and no text become elements."""
     html = server.client.get("/")
     policy = html.headers["content-security-policy"]
     assert "default-src 'none'" in policy
+    assert "require-trusted-types-for 'script'; trusted-types rendered" in policy
     assert "unsafe" not in policy
     assert "http" not in policy
-    found = re.findall(r'(?:src|href)="([^"#]+)"', html.text)
-    assert sorted(found) == ["icon.svg", "page.css", "page.js"]
-    for name in found:
-        file = server.client.get(f"/{name}")
-        assert file.status_code == 200
-        assert file.headers["x-content-type-options"] == "nosniff"
-        assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", file.text)
+    assert all(link.startswith("page/") for link in re.findall(r'(?:src|href)="([^"#]+)"', html.text))
+    for text in (html.text, *files.values()):
+        assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
     assert not re.search(r"<script(?! src)|\son\w+=|style=", html.text)
-    script = server.client.get("/page.js").text
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|DOMParser", script)
 
 
-def test_every_field_of_the_page_has_a_name_for_readers(server):
+def test_only_one_file_makes_elements_of_a_text(files):
+    makes = re.compile(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|DOMParser|setHTML|createPolicy"
+    )
+    assert [name for name, text in scripts(files).items() if makes.search(text)] == [WHERE_TEXT_BECOMES_ELEMENTS]
+    assert files[WHERE_TEXT_BECOMES_ELEMENTS].count("innerHTML") == 1
+
+
+def test_the_page_has_only_the_files_that_it_uses(server, files):
+    for name in ("other.js", "index.html", "../page.py", "%2e%2e/page.py", "main.js/"):
+        assert server.client.get(f"/page/{name}").status_code == 404
+    assert len(files) > 15
+
+
+def test_every_field_of_the_page_has_a_name_for_readers(server, files):
     html = server.client.get("/").text
-    labelled = set(re.findall(r'<label for="(\w+)"', html))
-    assert set(re.findall(r'<(?:textarea|input) id="(\w+)"', html)) == labelled
+    labelled = set(re.findall(r'<label for="([\w-]+)"', html))
+    fields = re.findall(r"<(?:textarea|input|select)[^>]*>", html)
+    named = {re.search(r'id="([\w-]+)"', one)[1] for one in fields if "aria-label=" not in one}
+    assert named == labelled
     ids = re.findall(r'\bid="([\w-]+)"', html)
     assert len(ids) == len(set(ids))
-    assert set(re.findall(r'byId\("([\w-]+)"\)', server.client.get("/page.js").text)) <= set(ids)
+    for text in scripts(files).values():
+        assert set(re.findall(r'byId\("([\w-]+)"\)', text)) <= set(ids)
+    for one in re.findall(r'aria-(?:controls|labelledby|describedby)="([\w -]+)"', html):
+        assert set(one.split()) <= set(ids)
 
 
-@pytest.mark.parametrize("path", ["/v1/stats", "/v1/sessions"])
+@pytest.mark.parametrize("path", ["/v1/stats", "/v1/sessions", "/v1/answers/some-answer"])
 def test_data_wants_the_key(server, path):
     assert server.client.get(path).status_code == 401
-    assert server.client.get(path, headers=authorised(server)).status_code == 200
+    assert server.client.get(path, headers=authorised(server)).status_code in (200, 404)
+
+
+def test_markdown_is_rendered_for_who_has_the_key(server):
+    sent = {"texts": ["*a*", "", "<script>"]}
+    assert server.client.post("/render", json=sent).status_code == 401
+    answer = server.client.post("/render", json=sent, headers=authorised(server))
+    assert answer.json() == {"html": ["<p><em>a</em></p>\n", "", "<p>&lt;script&gt;</p>\n"]}
 
 
 def test_stats_count_and_the_last_chunk_names_the_session(server):

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvdrive.server.answer_requests import MOST_CHARACTERS, AnswerRequest, RenderRequest
 from kvdrive.server.anthropic_messages import CountRequest, MessagesRequest
 from kvdrive.server.errors import ApiError
 from kvdrive.server.fields import parse
@@ -27,6 +28,8 @@ GOOD = {
     SlotRequest: {"filename": "a"},
     TokenizeRequest: {"content": "x"},
     DetokenizeRequest: {"tokens": [1]},
+    AnswerRequest: CHAT,
+    RenderRequest: {"texts": ["x"]},
 }
 KINDS = [CompletionRequest, ChatRequest]
 
@@ -136,6 +139,10 @@ def test_warn_ignores_unknown_names_only(caplog):
         (ChatRequest, {"messages": [5]}, "messages[0]", "messages must be a list of one message or more"),
         (ChatRequest, {"messages": [{"role": "user"}]}, "messages[0].content", "messages[0].content is missing"),
         (ChatRequest, {"messages": [{"role": "bot", "content": "x"}]}, "messages[0].role", "messages[0].role must be"),
+        (RenderRequest, {"texts": "x"}, "texts", "texts must be a list of up to 64 texts"),
+        (RenderRequest, {"texts": ["x"] * 65}, "texts", "texts must be a list of up to 64 texts"),
+        (RenderRequest, {"texts": ["x" * MOST_CHARACTERS, "x"]}, "texts", "texts have more than 262144 characters"),
+        (AnswerRequest, {"max_tokens": 0}, "max_tokens", "max_tokens must be a whole number, 1 or more, not 0"),
         (SlotRequest, {"filename": "../x"}, "filename", "filename must be a name of letters, digits"),
     ],
 )
