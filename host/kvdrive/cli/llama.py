@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from kvdrive.llama.context import Context
     from kvdrive.llama.conversation import Conversation
     from kvdrive.llama.model import Model
+    from kvdrive.llama.runtime import LlamaRuntime
     from kvdrive.llama.sessions import Sessions
+    from kvdrive.prefix.options import SessionOptions
 
 RuntimeOption = Annotated[
     Runtime,
@@ -73,6 +75,17 @@ def kept_sessions(context: Context, config: RunConfig, console: Console) -> Iter
             say(console, f"K and V end with this process: {error}")
             sessions = None
         yield sessions
+
+
+def served(config: RunConfig, given: frozenset[str], sessions: SessionOptions, running: int) -> LlamaRuntime:
+    """What a server of up to `running` sequences at once computes. `given`: see `opened`."""
+    from kvdrive.llama.runtime import LlamaRuntime
+
+    console = Console(stderr=True)
+    with waiting_for(f"loading {config.model.model}", console):
+        runtime = LlamaRuntime(config, given, sessions, running)
+    _say_what_computes(runtime.model.loaded, console)
+    return runtime
 
 
 @contextmanager

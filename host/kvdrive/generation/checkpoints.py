@@ -84,6 +84,11 @@ class Checkpoint:
         ids = self.model.generation_config.eos_token_id
         return frozenset([ids] if isinstance(ids, int) else ids or [])
 
+    @property
+    def vocabulary(self) -> int:
+        """The length of logits: it may be more than the tokenizer has tokens."""
+        return int(self.model.get_input_embeddings().num_embeddings)
+
     def encode(self, text: str, special: bool = True) -> list[int]:
         """Token numbers of a prompt, with the tokenizer's `special` tokens. Raises InputError for no tokens."""
         ids: list[int] = self.tokenizer(text, add_special_tokens=special)["input_ids"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.server.answering import Answering
 from kvdrive.server.bodies import Bodies
 from kvdrive.server.chat import Chats
 from kvdrive.server.completions import CompletionPaths
+from kvdrive.server.engine import ServedModel
 from kvdrive.server.inputs import Inputs
 from kvdrive.server.replays import Replays
 from kvdrive.server.response_paths import ResponsePaths
@@ -17,7 +17,7 @@ from kvdrive.server.submissions import Submissions
 from kvdrive.server.token_paths import TokenPaths
 
 
-def routes(checkpoint: Checkpoint, scheduler: Scheduler, settings: Settings) -> list[tuple[str, str, Handler]]:
+def routes(checkpoint: ServedModel, scheduler: Scheduler, settings: Settings) -> list[tuple[str, str, Handler]]:
     """Path, method and handler of each route that works with the model or its sessions."""
     bodies = Bodies(checkpoint.tokenizer, settings)
     sessions = SessionPaths(scheduler, ignore_unknown=settings.ignore_unknown)
