@@ -317,8 +317,15 @@ void KvCache::write_live(std::uint32_t stream, std::span<const std::uint32_t> li
   }
 }
 
+KvCache::Stream& KvCache::stream_of(std::uint32_t number) {
+  if (number >= streams_.size()) throw std::runtime_error("llama.cpp's cache has no such sequence");
+  return streams_[number];
+}
+
 void KvCache::forget(std::uint32_t stream) {
-  Stream& target = streams_[stream];
+  Stream& target = stream_of(stream);
+  if (taking_stream_ == stream) taking_.clear();
+  if (target.log.tokens() == 0) return;
   for (auto& [address, tensor] : tensors_) tensor.ends[stream] = 0;
   target.log.clear();
   target.host_writes = false;
@@ -327,29 +334,29 @@ void KvCache::forget(std::uint32_t stream) {
   ++epoch_;
 }
 
-void KvCache::shorten(std::uint32_t cells) {
-  settle();
-  if (cells < streams_.front().log.tokens()) {
+void KvCache::shorten(std::uint32_t stream, std::uint32_t cells) {
+  settle(stream);
+  if (cells < streams_[stream].log.tokens()) {
     ++epoch_;
-    trim(0, cells);
+    trim(stream, cells);
   }
 }
 
-void KvCache::settle() {
-  if (streams_.size() != 1) throw std::runtime_error("a cache of several streams is kept by no other process");
-  if (!streams_.front().log.in_order() || streams_.front().log.dead() > 0) {
+void KvCache::settle(std::uint32_t stream) {
+  const CellLog& log = stream_of(stream).log;
+  if (!log.in_order() || log.dead() > 0) {
     throw std::runtime_error("the tokens of this sequence are not in the order of llama.cpp's cells");
   }
-  complete_all(0, 0);
+  complete_all(stream, 0);
 }
 
-void KvCache::take(const Session& session, std::uint32_t tokens) {
-  settle();
+void KvCache::take(std::uint32_t stream, const Session& session, std::uint32_t tokens) {
+  settle(stream);
   if (tokens == 0 || tokens > cells_) throw std::runtime_error("a session of as many tokens does not fit the cache");
   for (const auto& [address, tensor] : tensors_) {
     if (tensor.rows.heads == 0) throw std::runtime_error("llama.cpp has not shown the attention of every layer");
   }
-  Stream& target = streams_.front();
+  Stream& target = streams_[stream];
   drive_.take(session);
   drive_.remove(std::exchange(target.session, session));
   target.log.clear();
@@ -359,14 +366,15 @@ void KvCache::take(const Session& session, std::uint32_t tokens) {
   target.host_writes = false;
   ++epoch_;
   for (auto& [address, tensor] : tensors_) {
-    tensor.ends[0] = tokens;
+    tensor.ends[stream] = tokens;
     taking_.insert(&tensor);
   }
+  taking_stream_ = stream;
 }
 
 bool KvCache::takes(const Tensor& tensor, const Range& range) {
   if (!taking()) return false;
-  if (range.stream != 0 || range.first_cell != 0 || range.cells != streams_.front().log.tokens() ||
+  if (range.stream != taking_stream_ || range.first_cell != 0 || range.cells != streams_[taking_stream_].log.tokens() ||
       taking_.erase(&tensor) == 0) {
     throw std::runtime_error("llama.cpp restored other cells than those of the session");
   }
@@ -376,9 +384,7 @@ bool KvCache::takes(const Tensor& tensor, const Range& range) {
 void KvCache::clear() {
   copying_.clear();
   taking_.clear();
-  for (std::uint32_t stream = 0; stream < streams_.size(); ++stream) {
-    if (streams_[stream].log.tokens() > 0) forget(stream);
-  }
+  for (std::uint32_t stream = 0; stream < streams_.size(); ++stream) forget(stream);
 }
 
 }  // namespace kvdrive::llama

@@ -79,15 +79,17 @@ class KvCache {
   // Forgets everything.
   void clear();
 
-  // For a process that keeps sequences beyond itself; all of these need a cache with one stream.
+  // For a process that keeps sequences beyond itself.
 
+  // Forgets all of a stream.
+  void forget(std::uint32_t stream);
   // Forgets the cells from `cells` on, which llama.cpp has freed.
-  void shorten(std::uint32_t cells);
+  void shorten(std::uint32_t stream, std::uint32_t cells);
   // Writes what is missing, so that the session has all rows of all tokens. Throws unless token i holds cell i.
-  void settle();
+  void settle(std::uint32_t stream);
   // A session of the drive that nobody else uses becomes the stream's: its first `tokens` tokens hold the first cells.
   // Next, llama.cpp restores these cells in each tensor, and what it writes there is not taken (`takes`).
-  void take(const Session& session, std::uint32_t tokens);
+  void take(std::uint32_t stream, const Session& session, std::uint32_t tokens);
   // True for rows that are in the session already.
   bool takes(const Tensor& tensor, const Range& range);
   // True after `take` until llama.cpp has restored all tensors.
@@ -118,8 +120,8 @@ class KvCache {
                   const std::map<const Tensor*, Change>& changes, Session& session);
   void read_tokens(const Tensor& tensor, std::uint32_t stream, std::uint32_t first, std::uint32_t tokens,
                    std::uint16_t* out);
+  Stream& stream_of(std::uint32_t number);
   void read_cells(const Tensor& tensor, std::uint32_t stream, std::span<const std::uint32_t> cells, std::uint16_t* out);
-  void forget(std::uint32_t stream);
 
   SessionDrive& drive_;
   std::map<const char*, Tensor> tensors_;  // by address
@@ -130,6 +132,7 @@ class KvCache {
   std::set<const Tensor*> copying_;  // of a copy of a stream: tensors whose copies are still to come
   std::uint32_t copying_from_ = 0, copying_to_ = 0;
   std::set<const Tensor*> taking_;  // of a session that was taken: tensors that llama.cpp has still to restore
+  std::uint32_t taking_stream_ = 0;
   std::vector<std::uint16_t> scratch_;
 };
 

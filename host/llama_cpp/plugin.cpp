@@ -95,6 +95,13 @@ KvCache& Plugin::only_cache() {
   return *found;
 }
 
+void Plugin::forget(std::uint32_t stream) {
+  const std::lock_guard lock(mutex_);
+  for (Buffer* buffer : buffers_) {
+    if (!buffer->cache.empty()) buffer->cache.forget(stream);
+  }
+}
+
 std::uint32_t Plugin::most_cells() {
   const std::lock_guard lock(mutex_);
   std::uint32_t most = 0;
@@ -108,6 +115,7 @@ std::string Plugin::statistics() {
 }
 
 void Plugin::finish() {
+  if (!drive_) return;
   if (drive_->policy().groups) report_shares(drive_->shares());
   if (!configuration_.statistics.empty()) std::ofstream(configuration_.statistics) << statistics() << "\n";
   const std::lock_guard lock(mutex_);

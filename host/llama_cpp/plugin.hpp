@@ -45,6 +45,10 @@ class Plugin {
   std::string statistics();
   // The cache of the only context of this process. Throws std::runtime_error if there are none or several.
   KvCache& only_cache();
+  // Forgets a stream in all caches.
+  void forget(std::uint32_t stream);
+  // Says what is to be said at the end, and closes the drive unless there is a context. May be called twice.
+  void finish();
   // Cells of the longest cache.
   std::uint32_t most_cells();
 
@@ -52,7 +56,6 @@ class Plugin {
 
  private:
   Plugin() = default;
-  void finish();
 
   Configuration configuration_;
   std::unique_ptr<SessionDrive> drive_;

@@ -43,24 +43,24 @@ bool done(Work work) {
   }
 }
 
-std::string session_text(KvCache& cache) {
-  cache.settle();
+std::string rows_text(const KvCache& cache) {
   std::string rows;
   for (const auto& [address, tensor] : cache.tensors()) {
     rows += (rows.empty() ? "[" : ", [") + std::to_string(tensor.rows.layer) + ", " + std::to_string(tensor.rows.kind) +
             ", " + std::to_string(tensor.rows.heads) + ", " + std::to_string(tensor.rows.dim) + "]";
   }
-  return "{\"session\": " + std::to_string(cache.session(0).number) +
-         ", \"tokens\": " + std::to_string(cache.log(0).tokens()) + ", \"rows\": [" + rows + "]}";
+  return "[" + rows + "]";
 }
 
 }  // namespace
 
 #define KVDRIVE_EXPORTED __attribute__((visibility("default")))
 
-KVDRIVE_EXPORTED std::uint32_t kvdrive_llama_interface() { return 1; }
+KVDRIVE_EXPORTED std::uint32_t kvdrive_llama_interface() { return 2; }
 
 KVDRIVE_EXPORTED void kvdrive_llama_hear(void (*hear)(const char* sentence)) { kvdrive::llama::report_to(hear); }
+
+KVDRIVE_EXPORTED void kvdrive_llama_close() { Plugin::get().finish(); }
 
 KVDRIVE_EXPORTED std::size_t kvdrive_llama_statistics(char* text, std::size_t room) {
   return text_of(text, room, [] { return Plugin::get().drive_or_null() ? Plugin::get().statistics() : ""; });
@@ -97,16 +97,16 @@ KVDRIVE_EXPORTED std::size_t kvdrive_llama_failure(char* text, std::size_t room)
   return text_of(text, room, [] { return Plugin::get().drive().failure(); });
 }
 
-KVDRIVE_EXPORTED std::size_t kvdrive_llama_session(char* text, std::size_t room) {
-  return text_of(text, room, [] { return session_text(Plugin::get().only_cache()); });
+KVDRIVE_EXPORTED std::size_t kvdrive_llama_rows(char* text, std::size_t room) {
+  return text_of(text, room, [] { return rows_text(Plugin::get().only_cache()); });
 }
 
-KVDRIVE_EXPORTED std::uint32_t kvdrive_llama_fork(std::uint32_t tokens) {
+KVDRIVE_EXPORTED std::uint32_t kvdrive_llama_fork(std::uint32_t sequence, std::uint32_t tokens) {
   std::uint32_t number = 0;
   done([&] {
     KvCache& cache = Plugin::get().only_cache();
-    cache.settle();
-    number = Plugin::get().drive().fork(cache.session(0), tokens).number;
+    cache.settle(sequence);
+    number = Plugin::get().drive().fork(cache.session(sequence), tokens).number;
     return true;
   });
   return number;
@@ -119,16 +119,20 @@ KVDRIVE_EXPORTED bool kvdrive_llama_release(std::uint32_t session) {
   });
 }
 
-KVDRIVE_EXPORTED bool kvdrive_llama_shorten(std::uint32_t cells) {
+KVDRIVE_EXPORTED bool kvdrive_llama_shorten(std::uint32_t sequence, std::uint32_t cells) {
   return done([&] {
-    Plugin::get().only_cache().shorten(cells);
+    if (cells == 0) {
+      Plugin::get().forget(sequence);
+    } else {
+      Plugin::get().only_cache().shorten(sequence, cells);
+    }
     return true;
   });
 }
 
-KVDRIVE_EXPORTED bool kvdrive_llama_take(std::uint32_t session, std::uint32_t tokens) {
+KVDRIVE_EXPORTED bool kvdrive_llama_take(std::uint32_t sequence, std::uint32_t session, std::uint32_t tokens) {
   return done([&] {
-    Plugin::get().only_cache().take({.number = session}, tokens);
+    Plugin::get().only_cache().take(sequence, {.number = session}, tokens);
     return true;
   });
 }

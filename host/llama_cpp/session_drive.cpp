@@ -383,6 +383,7 @@ std::string SessionDrive::statistics() const {
   add("attention_bytes_read", shares.read_bytes);
   add("unread_per_million", static_cast<std::uint64_t>(1e6 * shares.unread_share()));
   add("most_unread_per_million", static_cast<std::uint64_t>(1e6 * shares.most_unread));
+  add("capacity_bytes", drive.capacity_bytes);
   add("commands", drive.commands);
   add("failed_commands", drive.failed_commands);
   add("pages_read", drive.pages_read);

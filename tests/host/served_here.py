@@ -20,6 +20,7 @@ from kvdrive.server.metrics import Metrics
 from kvdrive.server.scheduler import Scheduler
 from kvdrive.server.settings import Settings
 from kvdrive.server.tenants import Tenants
+from kvdrive.server.transformers_engine import open_engine
 from kvdrive.targets.opening import DriveOptions, open_drives
 
 CONTEXT, SLOTS = 64, 2
@@ -91,10 +92,10 @@ class ServedHere(Listening):
         slots=SLOTS, sessions=None, **settings,
     ):  # fmt: skip
         model = checkpoints.load(str(checkpoint))
-        drives = open_drives(DriveOptions(folder=folder, capacity_bytes=1 << 26))
+        drives, config = open_drives(DriveOptions(folder=folder, capacity_bytes=1 << 26)), RunConfig.of(active=active)
         metrics, limits = Metrics(), Limits(slots * context * 4, running=slots, idle=100)
         sessions = (sessions or SessionOptions()) if keep else None
-        self.scheduler = Scheduler(model, drives, RunConfig.of(active=active), limits, metrics, 1, sessions)
+        self.scheduler = Scheduler(open_engine(model, drives, config, limits.idle, 1, sessions), limits, metrics)
         self.scheduler.start()
         given = Settings("tiny", context - 1, context, tenants or Tenants(), **settings)
         super().__init__(application(model, self.scheduler, metrics, given), patience or Patience(64))

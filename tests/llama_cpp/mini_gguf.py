@@ -25,7 +25,7 @@ def _rotated_in_pairs(matrix: np.ndarray, heads: int) -> np.ndarray:
 TEMPLATE = "{% for one in messages %}{{ one.role }}:{{ one.content }}\n{% endfor %}assistant:"
 
 
-def _add_tokenizer(writer: Any, end: int) -> None:
+def add_tokenizer(writer: Any, end: int, template: str = TEMPLATE) -> None:
     """Mini's tokenizer, whose text ends with the token `end`, and a chat template."""
     found = json.loads((MINI / "tokenizer.json").read_text())
     special = {one["id"] for one in found["added_tokens"]}
@@ -37,10 +37,10 @@ def _add_tokenizer(writer: Any, end: int) -> None:
     writer.add_token_merges([" ".join(pair) for pair in found["model"]["merges"]])
     writer.add_eos_token_id(end)
     writer.add_add_bos_token(False)
-    writer.add_chat_template(TEMPLATE)
+    writer.add_chat_template(template)
 
 
-def write(path: Path, end: int | None = None) -> None:
+def write(path: Path, end: int | None = None, template: str = TEMPLATE) -> None:
     """Writes mini, matrices in binary16; `end`: with its tokenizer, for which this token ends a text."""
     config = json.loads((MINI / "config.json").read_text())
     weights = {name: tensor.to(torch.float32).numpy() for name, tensor in load_file(MINI / "model.safetensors").items()}
@@ -50,7 +50,7 @@ def write(path: Path, end: int | None = None) -> None:
     writer.add_rope_dimension_count(config["head_dim"])
 
     if end is not None:
-        _add_tokenizer(writer, end)
+        add_tokenizer(writer, end, template)
 
     def add(name: str, source: str) -> None:
         matrix = weights[source]

@@ -6,17 +6,24 @@ from pathlib import Path
 
 import gguf
 import numpy as np
+from mini_gguf import add_tokenizer
 
 VOCABULARY, HIDDEN, FFN, HEAD_DIM = 2048, 64, 128, 32
 WINDOW = 64
 
 
-def write_gemma(path: Path, family: str, layers: int = 6, heads: int = 2) -> None:
-    """Writes a gemma2, with soft caps and every second layer in a window, or a gemma3, with five of six in one."""
+def write_gemma(path: Path, family: str, layers: int = 6, heads: int = 2, *, texts: bool = False) -> None:
+    """Writes a gemma2, with soft caps and every second layer in a window, or a gemma3, with five of six in one.
+
+    `texts`: with mini's tokenizer, whose text ends with the token 0.
+    """
     random = np.random.default_rng(1)
     writer = gguf.GGUFWriter(path, family)
     writer.add_vocab_size(VOCABULARY)
-    writer.add_tokenizer_model("none")
+    if texts:
+        add_tokenizer(writer, 0)
+    else:
+        writer.add_tokenizer_model("none")
     writer.add_context_length(8192)
     writer.add_embedding_length(HIDDEN)
     writer.add_block_count(layers)

@@ -7,7 +7,8 @@ import sys
 
 import numpy as np
 import pytest
-from llama_host import LLAMA, PLUGIN, Host, decode, one_by_one
+from llama_host import Host, decode, one_by_one
+from served import PLACES
 from typer.testing import CliRunner
 
 from kvdrive.cli.main import app
@@ -20,7 +21,6 @@ from kvdrive.llama.choice import takes_llama
 PROMPT = "def append(self, value):\n    "
 END = 0  # the token <|end|>
 TIE = 0.05  # of logits, between which stock's own two kernels of attention change the order
-PLACES = {libraries.FOLDER_VARIABLE: str(LLAMA / "bin"), libraries.PLUGIN_VARIABLE: str(PLUGIN)}
 
 
 @pytest.fixture(scope="session")
@@ -50,8 +50,9 @@ def run(*arguments, given=""):
     )
 
 
-def generated(model, *options):
-    done = run("generate", "--model", model, "-p", PROMPT, "--threads", 1, "--json", *options)
+def generated(model, *options, prompts=(PROMPT,)):
+    texts = [word for prompt in prompts for word in ("-p", prompt)]
+    done = run("generate", "--model", model, *texts, "--threads", 1, "--json", *options)
     assert done.returncode == 0, done.stderr
     assert "llama.cpp 0.5" in done.stderr
     return json.loads(done.stdout)
@@ -153,7 +154,6 @@ def refused(models, monkeypatch):
         ("--erase", "--drive", "."),
         ("--weights", "flash"),
         ("--check",),
-        ("--batch", "1"),
         ("--report", "."),
     ],
     ids=lambda arguments: " ".join(arguments),
@@ -164,8 +164,26 @@ def test_what_llama_cpp_does_not_serve_is_refused_by_name(refused, arguments):
     assert "--runtime transformers" in sentence
 
 
-def test_several_prompts_are_refused(refused):
-    assert "llama.cpp continues one text" in refused("-p", "another")
+def test_several_prompts_are_continued_at_the_same_time(models):
+    """Each says what it says alone, and a batch repeats them."""
+    prompts = [PROMPT, "class Drive:\n", "import os\nimport sys\nimport re\n"]
+    alone = [generated(models(), "-n", 12, prompts=[prompt])["tokens"][0] for prompt in prompts]
+    found = generated(models(), "-n", 12, "--batch", 4, prompts=prompts)
+    assert found["tokens"] == [*alone, alone[0]]
+    assert found["counted"]["decode"]["queries"] == 4 * 4 * 11  # layers, texts, steps
+    said = run("generate", "-m", models(), "-n", 2, "--threads", 1, "-p", PROMPT, "-p", prompts[1])
+    assert [line for line in said.stderr.splitlines() if line.startswith("row")] == ["row 0:", "row 1:"]
+
+
+def test_a_text_that_ends_leaves_the_others(models):
+    whole = generated(models(), "-n", 8)["tokens"][0]
+    end = next(token for token in whole[2:] if token not in whole[:2])
+    other = "class Drive:\n"
+    alone = generated(models(end), "-n", 8, prompts=[other])["tokens"][0]
+    assert generated(models(end), "-n", 8, prompts=[PROMPT, other])["tokens"] == [
+        whole[: whole.index(end) + 1],
+        alone,
+    ]
 
 
 def test_more_tokens_than_the_context_are_refused(models):
@@ -205,3 +223,14 @@ def test_smollm2_says_what_stock_llama_cpp_says(host, tmp_path):
     _, logits = stock_logits(stock, files[0], tmp_path, new)
     behind = logits.max(1) - logits[np.arange(len(new)), new]
     assert behind.max() < TIE
+
+
+@pytest.mark.slow
+def test_a_question_is_asked_and_compared_with_stock_llama_cpp(models):
+    done = run("run", "-m", models(), "--prompt-tokens", 600, "-n", 8, "--threads", 1)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "tokens that stock llama.cpp rates most likely: 8/8" in done.stdout
+    assert "question: " in done.stdout
+    assert "pages written" in done.stdout
+    refused = run("run", "-m", models(), "--report", "out")
+    assert "does not serve --report" in refused.stderr

@@ -12,12 +12,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from kvdrive.cli.command import command
 from kvdrive.cli.fields import Fields
+from kvdrive.cli.llama import RuntimeOption, chosen, refuse, typed
 from kvdrive.cli.paths import input_file, output_file
 from kvdrive.config.option import Needs
 from kvdrive.config.run import RunConfig
 from kvdrive.errors import InputError
 
 app = typer.Typer()
+Row = dict[str, Any]
 
 
 @command(
@@ -26,6 +28,7 @@ app = typer.Typer()
     kept=lambda given: f"{given['out']} holds the answers so far: the same command goes on",
 )
 def batch(
+    running: typer.Context,
     prompts: Annotated[
         Path, typer.Argument(callback=input_file, help='JSONL file: {"prompt": "..."} in each line, and "id" if wanted')
     ],
@@ -51,6 +54,7 @@ def batch(
         typer.Option(help="of a Ray cluster; default: start one on this machine"),
         Needs("--actors", lambda given: given["actors"]),
     ] = "",
+    runtime: RuntimeOption = "auto",
 ) -> None:
     """Answer every prompt of a file once, greedily, with K and V in drives.
 
@@ -58,26 +62,43 @@ def batch(
     machines share drives at tcp://.
     """
     from kvdrive.batch.files import Answers, read_prompts
-    from kvdrive.batch.worker import Work
 
+    by_llama = chosen(runtime, config) is not None
+    if by_llama:
+        refuse({"actors": actors})
     if actors and config.target.folder is not None:
         raise InputError("actors cannot share the files of --drive: serve the drives and take --target tcp://")
     asked = read_prompts(prompts)
-    work = Work(config, max_new_tokens)
     console = Console(stderr=True)
     with Answers(out) as answers:
         left = [prompt for prompt in asked if prompt.id not in answers.done]
         with _progress(console) as progress:
             task = progress.add_task("prompts", total=len(asked), completed=len(asked) - len(left))
-            for answer in _answers(left, work, actors, ray_address):
+            found = (
+                _by_llama(left, max_new_tokens, config, typed(running))
+                if by_llama
+                else _answers(left, max_new_tokens, config, actors, ray_address)
+            )
+            for answer in found:
                 progress.advance(task, answers.write(answer))
     console.print(f"{len(asked)} answers in {out}")
 
 
-def _answers(left: Sequence[Any], work: Any, actors: int, address: str) -> Iterator[dict[str, Any]]:
+def _by_llama(left: Sequence[Any], new_tokens: int, config: RunConfig, given: frozenset[str]) -> Iterator[Row]:
+    """The answers to prompts, by llama.cpp in this process."""
+    if left:
+        from kvdrive.llama.batch import answers
+
+        yield from answers(left, new_tokens, config, given)
+
+
+def _answers(left: Sequence[Any], new_tokens: int, config: RunConfig, actors: int, address: str) -> Iterator[Row]:
     """The answers to prompts, by Ray's actors or by this process."""
     if not left:
         return
+    from kvdrive.batch.worker import Work
+
+    work = Work(config, new_tokens)
     if actors:
         from kvdrive.batch import actors as ray_actors
 

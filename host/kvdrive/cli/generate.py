@@ -12,7 +12,8 @@ import typer
 
 from kvdrive.cli.command import JsonFlag, ReportFolder, command
 from kvdrive.cli.fields import Fields, kept_drives
-from kvdrive.cli.llama import RuntimeOption, Wanted, chosen, continue_text, refuse, typed
+from kvdrive.cli.llama import RuntimeOption, chosen, refuse, typed
+from kvdrive.cli.llama_generate import Wanted, continue_text
 from kvdrive.config.run import GROUPS, RunConfig
 from kvdrive.errors import InputError
 from kvdrive.generation.sampling import Sampling
@@ -83,12 +84,12 @@ def generate(
         )
     sampling = Sampling(temperature, top_k, top_p, seed)
     if chosen(runtime, config):
-        refuse({"batch": batch, "check": check, "report": report})
-        if len(texts) != 1:
-            raise InputError("llama.cpp continues one text: give --prompt TEXT or --prompt-file FILE once")
+        refuse({"check": check, "report": report})
+        if not texts:
+            raise InputError("llama.cpp continues a text that is given: add --prompt TEXT or --prompt-file FILE")
         given = typed(running)
         wanted = Wanted(
-            given, texts[0], session, prompt_tokens, max_new_tokens, sampling, ignore_stop, verbose, as_json
+            given, texts, batch, session, prompt_tokens, max_new_tokens, sampling, ignore_stop, verbose, as_json
         )
         return continue_text(config, wanted)
     with waiting_for(IMPORTS):

@@ -1,13 +1,11 @@
-"""What `kvdrive generate` and `kvdrive chat` do where llama.cpp computes the model."""
+"""What commands do where llama.cpp computes the model."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -15,15 +13,16 @@ from rich.console import Console
 from kvdrive.config.run import RunConfig
 from kvdrive.config.text import OPTIONS, flag_of
 from kvdrive.errors import InputError, UnsupportedError
-from kvdrive.generation.sampling import Sampling
 from kvdrive.llama.choice import Runtime, file_of, takes_llama
-from kvdrive.waiting import IMPORTS, progress, waiting_for
+from kvdrive.waiting import IMPORTS, waiting_for
 
 if TYPE_CHECKING:
     from kvdrive.llama.context import Context
     from kvdrive.llama.conversation import Conversation
     from kvdrive.llama.model import Model
+    from kvdrive.llama.runtime import LlamaRuntime
     from kvdrive.llama.sessions import Sessions
+    from kvdrive.prefix.options import SessionOptions
 
 RuntimeOption = Annotated[
     Runtime,
@@ -33,31 +32,6 @@ RuntimeOption = Annotated[
         rich_help_panel="Model",
     ),
 ]
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What `kvdrive generate` is asked for, beside the options of a run. `typed`: those of them that were given."""
-
-    typed: frozenset[str]
-    prompt: str
-    session: str
-    prompt_tokens: int
-    new_tokens: int
-    sampling: Sampling
-    ignore_stop: bool
-    verbose: bool
-    as_json: bool
-
-    def options(self, config: RunConfig) -> dict[str, Any]:
-        """All options as JSON takes them."""
-        named = {name: config.values()[name] for name in ("model", "threads", "attention", "ratio", "kv_format")}
-        own = {name: getattr(self, name) for name in ("prompt_tokens", "new_tokens", "ignore_stop")}
-        return (
-            {name: value if isinstance(value, int) else str(value) for name, value in named.items()}
-            | own
-            | vars(self.sampling)
-        )
 
 
 def chosen(runtime: Runtime, config: RunConfig) -> Path | None:
@@ -70,39 +44,6 @@ def refuse(asked: Mapping[str, object]) -> None:
     for name, value in asked.items():
         if value:
             raise InputError(f"llama.cpp does not serve `{name}`: leave it out, or take `runtime=transformers`")
-
-
-def continue_text(config: RunConfig, wanted: Wanted) -> None:
-    """Continue a prompt: the text goes to stdout as it comes, progress and numbers to stderr."""
-    from kvdrive.llama.context import Context
-    from kvdrive.llama.generate import Request, generate
-    from kvdrive.llama.opening import room_of
-    from kvdrive.llama.report import report_of, table
-    from kvdrive.report.rates import rates
-
-    console = Console(stderr=True)
-    with opened(config, wanted.typed, console) as model:
-        ids = model.vocabulary.encode(wanted.prompt)[-wanted.prompt_tokens :]
-        request = Request(ids, wanted.new_tokens, wanted.sampling, wanted.ignore_stop, stream=not wanted.as_json)
-        room = room_of(model, config, len(ids) + wanted.new_tokens)
-        with Context(model, room_of(model, config, 0) if wanted.session else room) as context, ExitStack() as kept:
-            sessions = None
-            if wanted.session:
-                sessions = kept.enter_context(kept_sessions(context, config, console))
-            if sessions:
-                say(console, f"going on after {sessions.resume([], wanted.session)} tokens")
-            with progress("prompt: tokens", len(context.tokens) + len(ids), console) as on_tokens:
-                done = generate(model, context, request, on_tokens)
-            if sessions:
-                context.extend(done.tokens[-1:])  # the next text goes on behind it
-                sessions.keep(wanted.session)
-        report = report_of(model, done, wanted.options(config))
-    if wanted.verbose:
-        console.print(table(report))
-    else:
-        say(console, rates(report))
-    if wanted.as_json:
-        typer.echo(json.dumps(report))
 
 
 @contextmanager
@@ -118,7 +59,7 @@ def conversation_in(config: RunConfig, given: frozenset[str], folder: Path) -> I
         Context(model, room_of(model, config, 0)) as context,
         kept_sessions(context, config, console) as sessions,
     ):
-        yield Conversation(context, folder, sessions)
+        yield Conversation(context.sequences[0], folder, sessions)
 
 
 @contextmanager
@@ -136,6 +77,17 @@ def kept_sessions(context: Context, config: RunConfig, console: Console) -> Iter
         yield sessions
 
 
+def served(config: RunConfig, given: frozenset[str], sessions: SessionOptions, running: int) -> LlamaRuntime:
+    """What a server of up to `running` sequences at once computes. `given`: see `opened`."""
+    from kvdrive.llama.runtime import LlamaRuntime
+
+    console = Console(stderr=True)
+    with waiting_for(f"loading {config.model.model}", console):
+        runtime = LlamaRuntime(config, given, sessions, running)
+    _say_what_computes(runtime.model.loaded, console)
+    return runtime
+
+
 @contextmanager
 def opened(config: RunConfig, given: frozenset[str], console: Console) -> Iterator[Model]:
     """The model, and one line that says what computes it. `given`: the options of a run that were typed."""
@@ -144,19 +96,24 @@ def opened(config: RunConfig, given: frozenset[str], console: Console) -> Iterat
     with ExitStack() as kept:
         with waiting_for(f"loading {config.model.model}", console):
             model = kept.enter_context(open_model(config, given))
-        say(console, f"llama.cpp {model.functions.release} computes {model.file.name} ({model.description}, as stored)")
+        _say_what_computes(model, console)
         yield model
 
 
 def typed(running: typer.Context) -> frozenset[str]:
     """The fields of a run whose flags were given to a command."""
-    given = {name for name in running.params if _is_given(running, name)}
+    given = {name for name in running.params if is_given(running, name)}
     return frozenset(name for name in OPTIONS if flag_of(name) in given)
 
 
-def _is_given(running: typer.Context, name: str) -> bool:
+def is_given(running: typer.Context, name: str) -> bool:
+    """True if an option of a command was typed, or comes from the environment."""
     source = running.get_parameter_source(name)
     return source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT")
+
+
+def _say_what_computes(model: Model, console: Console) -> None:
+    say(console, f"llama.cpp {model.functions.release} computes {model.file.name} ({model.description}, as stored)")
 
 
 def say(console: Console, sentence: str) -> None:

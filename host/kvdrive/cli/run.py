@@ -9,6 +9,8 @@ import typer
 
 from kvdrive.cli.command import command
 from kvdrive.cli.fields import Fields, kept_drives
+from kvdrive.cli.llama import RuntimeOption, chosen, is_given, refuse, typed
+from kvdrive.cli.llama_run import answer_question
 from kvdrive.cli.paths import output_folder
 from kvdrive.config.run import RunConfig
 from kvdrive.waiting import IMPORTS, waiting_for
@@ -27,6 +29,7 @@ _VERIFY_STEPS = 4  # the compiled kernels take about a second per step, at 8192 
     kept=lambda given: f"there is only the text so far; {kept_drives(given['config'])}",
 )
 def run(
+    running: typer.Context,
     config: Annotated[
         RunConfig,
         Fields(
@@ -44,15 +47,22 @@ def run(
             "--report", "-o", callback=output_folder, help="folder for report.json, two plots and the timeline"
         ),
     ] = Path("out/run"),
+    runtime: RuntimeOption = "auto",
 ) -> None:
-    """Ask for something that stands thousands of tokens back; compare with stock transformers.
+    """Ask for something that stands thousands of tokens back; compare with stock transformers, or stock llama.cpp.
 
     The shipped model is asked for a pass key in source code that it never saw, a model with a chat template (smollm2)
     for a number stated in the reference of the Python language. Prefill on this machine's cores, K and V into the
     drive, decode attention in the drive. The first steps are repeated by the kernels compiled from the HLS sources,
     unless the sequence is in memory.
-    Exit code 1 when a token or a bit differs.
+    Exit code 1 when a token or a bit differs; with llama.cpp, when a token differs that stock llama.cpp rates far below
+    another one.
     """
+    if chosen(runtime, config):
+        refuse({"report": is_given(running, "report")})
+        if not answer_question(config, typed(running), prompt_tokens, max_new_tokens):
+            raise typer.Exit(1)
+        return
     with waiting_for(IMPORTS):
         from rich.console import Console
 

@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import typer
 
 from kvdrive.choices import PREFILL_CHUNK, TARGETS
+from kvdrive.cli.access import Keys, tenants_of
 from kvdrive.cli.command import command
 from kvdrive.cli.fields import Fields, kept_drives
+from kvdrive.cli.llama import RuntimeOption, chosen, refuse, served, typed
 from kvdrive.cli.paths import input_file
 from kvdrive.config.option import Needs
 from kvdrive.config.run import GROUPS, RunConfig
 from kvdrive.config.sizes import bytes_of
-from kvdrive.errors import InputError
 from kvdrive.prefix.eviction import EVICTIONS
 from kvdrive.prefix.options import Bounds, SessionOptions
 from kvdrive.waiting import IMPORTS, waiting_for
-
-if TYPE_CHECKING:
-    from kvdrive.server.tenants import Tenants
 
 app = typer.Typer()
 
@@ -44,6 +42,7 @@ def _stopped(given: dict[str, Any]) -> str:
 
 @command(app, shown="serve --model smollm2 --drive drives", kept=_stopped)
 def serve(
+    running: typer.Context,
     config: Annotated[RunConfig, Fields(*GROUPS, without=("assistant", "accepted"))],
     name: Annotated[str, typer.Option(help="name of the model for clients; default: that of its folder")] = "",
     host: Annotated[str, typer.Option(help="address; others than this machine's own need a key")] = "127.0.0.1",
@@ -98,6 +97,7 @@ def serve(
         str, typer.Option(help="bytes a day; beyond them only what is wanted a second time is kept; 0: no bound"), _KEPT
     ] = "0",
     eviction: Annotated[EvictionName, typer.Option(help="which one is removed when there are too many"), _KEPT] = "lru",
+    runtime: RuntimeOption = "auto",
 ) -> None:
     """Serve OpenAI's /v1/chat/completions, /v1/completions and /v1/responses, and Anthropic's /v1/messages.
 
@@ -105,44 +105,25 @@ def serve(
     same time: one call of the model computes the next token of all of them, and between two such calls a part of one
     prompt is computed.
     """
-    try:
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise InputError("serving needs more packages: pip install 'kvdrive[serve]'") from error
-    from kvdrive.server.local import check_origin, own_machine
-
     sessions = SessionOptions(
         None, tenant, Bounds(bytes_of(session_bytes), idle, session_days * 86_400), eviction, bytes_of(daily_writes)
     )
-    tenants = _tenants(key, keys, tenant)
-    for origin in cors or ():
-        check_origin(origin)
-    if not tenants.asks and not own_machine(host):
-        raise InputError(f"{host} can be reached from elsewhere: set KVDRIVE_API_KEY (or --key, or --keys) first")
-    if open_metrics and not tenants.asks:
-        raise InputError("--open-metrics goes with --key or --keys: without a key, all of this machine read /metrics")
+    tenants = tenants_of(host, Keys(key, keys, tenant), tuple(cors or ()), open_metrics=open_metrics)
+    file = chosen(runtime, config)
+    if file:
+        refuse({"daily_writes": sessions.daily_bytes})
     with waiting_for(IMPORTS):
         from kvdrive.server.jobs import Limits
         from kvdrive.server.serving import Serving, run
+        from kvdrive.server.transformers_runtime import TransformersRuntime
 
     limits = Limits(max_tokens, queue, concurrency, idle, max_batch, prefill_chunk)
     serving = Serving(
-        (host, port), tenants, sessions, limits, name, max_prompt_tokens, deadline or math.inf, open_metrics,
+        (host, port), tenants, limits, name, max_prompt_tokens, deadline or math.inf, open_metrics,
         ignore_unknown=unknown_fields == "warn", origins=tuple(cors or ()),
     )  # fmt: skip
-    run(config, serving)
-
-
-def _tenants(key: str, keys: Path | None, tenant: str) -> Tenants:
-    """Whose the keys are. Raises InputError."""
-    from kvdrive.server.tenants import Tenants, read_keys
-
-    if keys is None:
-        return Tenants([(key, tenant)] if key else [], tenant)
-    if key:
-        raise InputError("--key (or KVDRIVE_API_KEY) and --keys exclude each other: write all keys into the file")
-    if tenant:
-        raise InputError("--tenant is for a server with one key: --keys names the tenant of each key")
-    if keys.stat().st_mode & 0o077:
-        typer.echo(f"kvdrive: other users of this machine can read {keys}: chmod 600 {keys}", err=True)
-    return Tenants(read_keys(keys))
+    if file:
+        return run(served(config, typed(running), sessions, concurrency), serving)
+    with waiting_for(f"loading {config.model.model}"):
+        loaded = TransformersRuntime(config, sessions)
+    run(loaded, serving)

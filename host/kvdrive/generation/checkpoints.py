@@ -74,6 +74,11 @@ class Checkpoint:
         return shape_of(decoder_config(self.model))
 
     @property
+    def bytes_per_token(self) -> int:
+        """See Shape."""
+        return self.shape.bytes_per_token
+
+    @property
     def context(self) -> int:
         """The most tokens that a prompt and its continuation may have together."""
         return int(decoder_config(self.model).max_position_embeddings)
@@ -83,6 +88,11 @@ class Checkpoint:
         """Tokens that end a text; empty where the model has none."""
         ids = self.model.generation_config.eos_token_id
         return frozenset([ids] if isinstance(ids, int) else ids or [])
+
+    @property
+    def vocabulary(self) -> int:
+        """The length of logits: it may be more than the tokenizer has tokens."""
+        return int(self.model.get_input_embeddings().num_embeddings)
 
     def encode(self, text: str, special: bool = True) -> list[int]:
         """Token numbers of a prompt, with the tokenizer's `special` tokens. Raises InputError for no tokens."""

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import PreTrainedTokenizerBase
 from transformers.cache_utils import Cache
 
 from kvdrive.errors import InputError
@@ -19,6 +18,7 @@ from kvdrive.generation.messages import ASSISTANT, MESSAGES, USER, Messages
 from kvdrive.generation.sampling import Sampling
 from kvdrive.generation.spelling import as_held
 from kvdrive.generation.text import TextStream
+from kvdrive.generation.tokenizer import Tokenizer
 from kvdrive.plugins.transformers import Attachment
 
 Json = dict[str, Any]
@@ -26,7 +26,7 @@ NAME = "chat"
 
 
 def as_text(
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: Tokenizer,
     messages: Sequence[Mapping[str, Any]],
     tools: Sequence[Json] = (),
     *,
@@ -51,7 +51,7 @@ def _spaced(content: str) -> str:
     return content if content.startswith(" ") else f" {content}"
 
 
-def wants_special(tokenizer: PreTrainedTokenizerBase) -> bool:
+def wants_special(tokenizer: Tokenizer) -> bool:
     """True if the tokenizer has to add special tokens. A template writes them itself."""
     return tokenizer.chat_template is None
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from typing import Protocol
 
 from kvdrive.errors import InputError
 from kvdrive.eval import library
 from kvdrive.eval.wording import around, passkey_lines
-from kvdrive.generation.checkpoints import Checkpoint
+from kvdrive.generation.tokenizer import Tokenizer
 
 _LONGEST_TOKEN = 32  # characters; for n tokens, only the first n times as many characters of a text are tokenized
 _TOKENS = 8192
@@ -18,6 +19,19 @@ _SEED = 7
 _INSTRUCTION = "Read the text below and remember the special magic number hidden in it.\n\n"
 _FACT = "The special magic number for Lima is"
 _QUESTION = "What is the special magic number for Lima mentioned in the text?"
+
+
+class Texts(Protocol):
+    """A model that is asked. `context`: the most tokens that a prompt and its continuation may have together."""
+
+    @property
+    def context(self) -> int: ...
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    def encode(self, text: str, special: bool = True) -> list[int]:
+        """Token numbers of a text, with the tokenizer's `special` tokens. Raises InputError for no tokens."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +50,7 @@ class Demonstration:
         return f"the answer, {self.answer}, stands {self.tokens_back:,} tokens back: {found}"
 
 
-def demonstration(checkpoint: Checkpoint, tokens: int = 0) -> Demonstration:
+def demonstration(checkpoint: Texts, tokens: int = 0) -> Demonstration:
     """A prompt of `tokens` tokens, 0: 8192 or what fits: a question to models with a chat template, a pass key in
     source code to others.
 
@@ -46,7 +60,7 @@ def demonstration(checkpoint: Checkpoint, tokens: int = 0) -> Demonstration:
     return _question(checkpoint, tokens) if checkpoint.tokenizer.chat_template else _pass_key(checkpoint, tokens)
 
 
-def _pass_key(checkpoint: Checkpoint, tokens: int) -> Demonstration:
+def _pass_key(checkpoint: Texts, tokens: int) -> Demonstration:
     """A key stated in modules of the standard library that models/mini was not trained on, asked for at their end."""
     key = _key()
     statement, question, _ = passkey_lines(key)
@@ -58,7 +72,7 @@ def _pass_key(checkpoint: Checkpoint, tokens: int) -> Demonstration:
     return Demonstration(ids, about, question.strip(), key, len(ids) - here)
 
 
-def held_out(checkpoint: Checkpoint, tokens: int) -> tuple[str, list[int]]:
+def held_out(checkpoint: Texts, tokens: int) -> tuple[str, list[int]]:
     """Names and first tokens of the longest modules held out from the training of models/mini. Raises InputError."""
     if tokens <= 0:
         raise InputError("the question alone has so many tokens: take more `prompt_tokens`")
@@ -72,7 +86,7 @@ def held_out(checkpoint: Checkpoint, tokens: int) -> tuple[str, list[int]]:
     raise InputError(f"the held-out modules have {len(ids)} tokens: take fewer `prompt_tokens`")
 
 
-def _question(checkpoint: Checkpoint, tokens: int) -> Demonstration:
+def _question(checkpoint: Texts, tokens: int) -> Demonstration:
     """A number stated in the language reference that comes with Python, asked for by the model's chat template.
 
     The prompt ends with the first words of the answer, because small models otherwise talk about the question.
@@ -98,7 +112,7 @@ def _key() -> str:
     return f"{random.Random(_SEED).randrange(100_000):05}"
 
 
-def _chat(checkpoint: Checkpoint) -> tuple[list[int], list[int]]:
+def _chat(checkpoint: Texts) -> tuple[list[int], list[int]]:
     """The tokens of the chat template before and after the document."""
     left, right = around(checkpoint.tokenizer, _INSTRUCTION, f"\n\n{_QUESTION}")
     return checkpoint.encode(left, special=False), checkpoint.encode(right + _FACT, special=False)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from kvdrive.prefix.chain import common_length
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from kvdrive.generation.tokenizer import Tokenizer
 
 Pieces = Callable[[Sequence[int]], list[str]]  # what each token adds to the text; of special ones: what no other adds
 
 
-def as_held(tokenizer: PreTrainedTokenizerBase, ids: list[int], held: Sequence[int]) -> list[int]:
+def as_held(tokenizer: Tokenizer, ids: list[int], held: Sequence[int]) -> list[int]:
     """The text of `ids`, whose beginning is spelled with the tokens `held` as far as these spell the same text.
 
     So a prompt begins with the tokens that a session holds, though the client has sent their text. Special tokens are
@@ -36,7 +36,7 @@ def respelled(pieces_of: Pieces, ids: list[int], held: Sequence[int]) -> list[in
     return ids
 
 
-def _pieces(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
+def _pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
     """What each token contributes to the text, in the letters of the vocabulary."""
     special = set(tokenizer.all_special_ids)
     names: list[str | None] = tokenizer.convert_ids_to_tokens(list(ids))

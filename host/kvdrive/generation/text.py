@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transformers import PreTrainedTokenizerBase
+from kvdrive.generation.tokenizer import Tokenizer
 
 _INCOMPLETE = "�"  # the replacement character, which tokenizers write for an incomplete character
 
@@ -14,7 +14,7 @@ class TextStream:
     differently (or without its space) where it is the first.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, *, special: bool = False) -> None:
+    def __init__(self, tokenizer: Tokenizer, *, special: bool = False) -> None:
         self._tokenizer = tokenizer
         self._special = special
         self._tokens: list[int] = []

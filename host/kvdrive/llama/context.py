@@ -1,9 +1,10 @@
-"""One sequence of tokens that a model computes, its K and V where llama.cpp has them: in the drive, or in memory."""
+"""Sequences of tokens that a model computes, their K and V where llama.cpp has them: in the drive, or in memory."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from collections.abc import Sequence as Several
 from mmap import mmap
 from types import TracebackType
 
@@ -11,82 +12,90 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvdrive.errors import TargetError, UnsupportedError
+from kvdrive.llama.arrays import Arrays, Part
 from kvdrive.llama.model import Model
-from kvdrive.llama.structures import FLASH_ATTENTION, Batch
+from kvdrive.llama.state import Rows, state_of
+from kvdrive.llama.structures import FLASH_ATTENTION
 
-_SEQUENCE = 0  # llama.cpp's number of our only one
+MOST_SEQUENCES = 256  # of llama.cpp
 _END = -1  # of positions
 _AT_ONCE = 512  # tokens of a call of llama_decode: ^C and progress come between two of them
 
-Logits = NDArray[np.float32]  # [vocabulary]
+Logits = NDArray[np.float32]
 
 
 class Context:
-    """A sequence of up to `room` tokens. `tokens`: those that were computed. `shortened` is called with the number of
-    tokens that are left when some were forgotten.
+    """`count` sequences of up to `room` tokens each. Each has a stream of llama.cpp's cache to itself, a session of the
+    drive: all that they share is weights and calls.
 
     Raises UnsupportedError where K and V of the model cannot be in the drive.
     """
 
-    def __init__(self, model: Model, room: int) -> None:
+    def __init__(self, model: Model, room: int, count: int = 1) -> None:
         self.model = model
         self.room = room
-        self.tokens: list[int] = []
-        self.shortened: Callable[[int], None] = lambda count: None
         functions = self._functions = model.functions
         parameters = functions.llama_context_default_params()
-        parameters.n_ctx = max(room, 1)
-        parameters.n_batch = parameters.n_ubatch = min(_AT_ONCE, parameters.n_ctx)
+        parameters.n_ctx = max(room, 1) * count
+        parameters.n_seq_max = count
+        parameters.n_batch = parameters.n_ubatch = max(min(_AT_ONCE, room), count)
         parameters.n_threads = parameters.n_threads_batch = model.settings.threads
         parameters.flash_attn_type = FLASH_ATTENTION
         self._pointer: int | None = functions.llama_init_from_model(model.pointer, parameters)
         if not self._pointer:
-            raise UnsupportedError(model.reason(f"llama.cpp makes no context of {room} tokens"))
+            raise UnsupportedError(model.reason(f"llama.cpp makes no context of {count} times {room} tokens"))
         self._memory = functions.llama_get_memory(self._pointer)
-        self._batch = _Arrays(parameters.n_batch)
+        self._arrays = Arrays(parameters.n_batch, count)
+        self.sequences = [Sequence(self, number) for number in range(count)]
 
-    def extend(self, ids: Sequence[int], on_tokens: Callable[[int], None] = lambda count: None) -> Logits:
-        """Compute the tokens `ids`, at least one, behind those that are there. Returns the logits behind the last one.
+    def step(self, sequences: Several[Sequence], tokens: Several[int]) -> Logits:
+        """Compute a token of each of several sequences in one call. Returns the logits behind them, [sequences,
+        vocabulary].
 
-        `on_tokens` is called with the number of tokens that are there. Raises UnsupportedError for more than `room`
-        tokens, TargetError where a drive failed; the tokens before stay, and the sequence can go on.
+        Raises UnsupportedError for a sequence that is full, TargetError where a drive failed; all sequences are as they
+        were then.
         """
-        if len(self.tokens) + len(ids) > self.room:
-            raise UnsupportedError(f"{len(self.tokens) + len(ids)} tokens exceed the context of {self.room}")
-        begun = len(self.tokens)
+        for one in sequences:
+            one.require_room(1)
+        parts = [Part(one.number, len(one.tokens), [token]) for one, token in zip(sequences, tokens, strict=True)]
         try:
-            for start in range(0, len(ids), self._batch.room):
-                part = ids[start : start + self._batch.room]
-                self._compute(part)
-                self.tokens += part
-                on_tokens(len(self.tokens))
+            logits = self.decode(parts, every=True)
         except BaseException:
-            self.truncate(begun)
+            for one in sequences:
+                one.truncate(len(one.tokens))
             raise
-        row = self._functions.llama_get_logits_ith(self._pointer, -1)
-        return np.ctypeslib.as_array(row, (self.model.vocabulary.size,)).copy()
+        for one, token in zip(sequences, tokens, strict=True):
+            one.tokens.append(token)
+        return logits
 
-    def truncate(self, count: int) -> None:
-        """Forget all but the first `count` tokens; all, where the model cannot forget a part."""
-        count = min(count, len(self.tokens))  # what a failed call has left behind them goes
-        if count == 0 or not self._functions.llama_memory_seq_rm(self._memory, _SEQUENCE, count, _END):
-            self._functions.llama_memory_clear(self._memory, True)
-            count = 0
-        del self.tokens[count:]
-        self.shortened(count)
+    def decode(self, parts: Several[Part], *, every: bool) -> Logits:
+        """Compute parts of different sequences. Returns the logits behind `every` token, or behind the last one.
 
-    def restore(self, tokens: Sequence[int], state: mmap) -> bool:
-        """Fill the cells of an empty sequence by a state (`state.state_of`). False where llama.cpp does not take it:
-        the sequence is empty then.
+        Raises TargetError; what llama.cpp has of the parts then is undefined.
         """
+        batch = self._arrays.filled(parts, every)
+        if status := self._functions.llama_decode(self._pointer, batch):
+            raise TargetError(self.model.reason(f"llama_decode failed with {status}"))
+        rows = range(batch.n_tokens) if every else [-1]
+        size = self.model.vocabulary.size
+        pointers = [self._functions.llama_get_logits_ith(self._pointer, row) for row in rows]
+        return np.stack([np.ctypeslib.as_array(pointer, (size,)) for pointer in pointers])
+
+    @property
+    def tokens_at_once(self) -> int:
+        """Tokens of a call of `decode`, at most."""
+        return self._arrays.room
+
+    def remove(self, number: int, first: int) -> bool:
+        """Free the cells of a sequence from token `first` on. False where the model cannot forget a part."""
+        removed: bool = self._functions.llama_memory_seq_rm(self._memory, number, first, _END)
+        return removed
+
+    def restore(self, number: int, state: mmap) -> bool:
+        """Fill the cells of an empty sequence by a state. False where llama.cpp does not take all of it."""
         size = len(state)
         begin = (ctypes.c_uint8 * size).from_buffer(state)
-        read = self._functions.llama_state_seq_set_data(self._pointer, begin, size, _SEQUENCE)
-        if read != size:
-            self.truncate(0)
-            return False
-        self.tokens = list(tokens)
-        return True
+        return bool(self._functions.llama_state_seq_set_data(self._pointer, begin, size, number) == size)
 
     def close(self) -> None:
         """Release it; K and V are gone."""
@@ -102,30 +111,73 @@ class Context:
     ) -> None:
         self.close()
 
-    def _compute(self, part: Sequence[int]) -> None:
-        status = self._functions.llama_decode(self._pointer, self._batch.filled(part, len(self.tokens)))
-        if status:
-            raise TargetError(self.model.reason(f"llama_decode failed with {status}"))
 
+class Sequence:
+    """One of a context's sequences. `number`: llama.cpp's. `tokens`: those that were computed. `shortened` is called
+    with the number of tokens that are left when some were forgotten.
+    """
 
-class _Arrays:
-    """What a llama_batch of up to `room` tokens points at."""
+    def __init__(self, context: Context, number: int) -> None:
+        self.number = number
+        self.tokens: list[int] = []
+        self.shortened: Callable[[int], None] = lambda count: None
+        self._context = context
 
-    def __init__(self, room: int) -> None:
-        self.room = room
-        self._token = (ctypes.c_int32 * room)()
-        self._position = (ctypes.c_int32 * room)()
-        self._count = (ctypes.c_int32 * room)(*[1] * room)
-        self._number = (ctypes.c_int32 * 1)(_SEQUENCE)
-        first = ctypes.cast(self._number, ctypes.POINTER(ctypes.c_int32))
-        self._sequence = (ctypes.POINTER(ctypes.c_int32) * room)(*[first] * room)
-        self._wanted = (ctypes.c_int8 * room)()
+    @property
+    def model(self) -> Model:
+        """What computes it."""
+        return self._context.model
 
-    def filled(self, ids: Sequence[int], position: int) -> Batch:
-        """A batch of tokens from `position` on, with the logits of the last one. It is valid until the next call."""
-        count = len(ids)
-        self._token[:count] = list(ids)
-        self._position[:count] = list(range(position, position + count))
-        ctypes.memset(self._wanted, 0, count)
-        self._wanted[count - 1] = 1
-        return Batch(count, self._token, None, self._position, self._count, self._sequence, self._wanted)
+    @property
+    def room(self) -> int:
+        """Tokens that it takes."""
+        return self._context.room
+
+    def require_room(self, count: int) -> None:
+        """Raises UnsupportedError where `count` more tokens do not fit."""
+        if len(self.tokens) + count > self.room:
+            raise UnsupportedError(f"{len(self.tokens) + count} tokens exceed the context of {self.room}")
+
+    def extend(
+        self, ids: Several[int], on_tokens: Callable[[int], None] = lambda count: None, *, every: bool = False
+    ) -> Logits:
+        """Compute the tokens `ids`, at least one, behind those that are there. Returns the logits behind the last one,
+        [vocabulary], or behind `every` one, [tokens, vocabulary].
+
+        `on_tokens` is called with the number of tokens that are there. Raises UnsupportedError for more than `room`
+        tokens, TargetError where a drive failed; the tokens before stay, and the sequence can go on.
+        """
+        self.require_room(len(ids))
+        begun, found = len(self.tokens), list[Logits]()
+        try:
+            for start in range(0, len(ids), self._context.tokens_at_once):
+                part = list(ids[start : start + self._context.tokens_at_once])
+                logits = self._context.decode([Part(self.number, len(self.tokens), part)], every=every)
+                found = [*found, logits] if every else [logits]
+                self.tokens += part
+                on_tokens(len(self.tokens))
+        except BaseException:
+            self.truncate(begun)
+            raise
+        return np.concatenate(found) if every else found[0][0]
+
+    def truncate(self, count: int) -> None:
+        """Forget all but the first `count` tokens; all, where the model cannot forget a part."""
+        count = min(count, len(self.tokens))  # what a failed call has left behind them goes
+        if count == 0 or not self._context.remove(self.number, count):
+            self._context.remove(self.number, 0)
+            count = 0
+        del self.tokens[count:]
+        if count == 0 and self.model.plugin is not None:
+            self.model.plugin.shorten(self.number, 0)
+        self.shortened(count)
+
+    def restore(self, tokens: Several[int], rows: Several[Rows]) -> bool:
+        """Fill the cells of an empty sequence by a state without rows. False where llama.cpp does not take it: the
+        sequence is empty then. `rows`: those of a token.
+        """
+        if not self._context.restore(self.number, state_of(rows, len(tokens), len(self._context.sequences))):
+            self.truncate(0)
+            return False
+        self.tokens = list(tokens)
+        return True

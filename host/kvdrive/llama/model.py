@@ -6,6 +6,7 @@ import ctypes
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import ClassVar
 
 from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.llama.environment import variables
@@ -13,6 +14,7 @@ from kvdrive.llama.functions import Functions
 from kvdrive.llama.libraries import Libraries
 from kvdrive.llama.log import Log
 from kvdrive.llama.plugin import Plugin
+from kvdrive.llama.structures import NO_SPLIT
 from kvdrive.llama.vocabulary import Vocabulary
 
 _ALL_LAYERS = 999
@@ -32,18 +34,25 @@ class Model:
     Raises InputError for a file that llama.cpp cannot load, UnsupportedError, TargetError.
     """
 
+    _loaded: ClassVar[set[Path]] = set()  # folders whose backends ggml has
+
     def __init__(self, file: Path, libraries: Libraries, settings: Settings) -> None:
         self.file = file
         self.settings = settings
         self.pointer: int | None = None
         self.functions = functions = Functions(libraries.folder)
         self._log = Log(functions)
-        with variables({}):
-            functions.ggml_backend_load_all_from_path(str(libraries.folder).encode())
+        if libraries.folder not in Model._loaded:
+            with variables({}):
+                functions.ggml_backend_load_all_from_path(str(libraries.folder).encode())
+            Model._loaded.add(libraries.folder)
         self.plugin = None if settings.drive is None else Plugin(functions, libraries.plugin, settings.drive)
         functions.llama_backend_init()
         parameters = functions.llama_model_default_params()
-        parameters.n_gpu_layers = _ALL_LAYERS if self.plugin else 0
+        if self.plugin:
+            parameters.n_gpu_layers = _ALL_LAYERS
+        else:  # on no device, not even the plugin's of another model
+            parameters.n_gpu_layers, parameters.split_mode, parameters.main_gpu = 0, NO_SPLIT, -1
         self.pointer = functions.llama_model_load_from_file(str(file).encode(), parameters)
         if not self.pointer:
             raise InputError(
@@ -85,9 +94,11 @@ class Model:
         return self.plugin.reason(otherwise) if self.plugin else otherwise
 
     def close(self) -> None:
-        """Release the weights. Its sequences are closed before."""
+        """Release the weights and close the drive. Its sequences are closed before."""
         if self.pointer:
             self.functions.llama_model_free(self.pointer)
+            if self.plugin is not None:
+                self.plugin.close()
         self.pointer = None
 
     def __enter__(self) -> Model:

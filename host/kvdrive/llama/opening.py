@@ -36,6 +36,14 @@ def open_model(config: RunConfig, typed: Collection[str] = ()) -> Iterator[Model
             yield model
 
 
+@contextmanager
+def open_stock(config: RunConfig) -> Iterator[Model]:
+    """The same model without the plugin, its K and V in memory. Raises InputError, UnsupportedError."""
+    threads = config.target.threads or os.cpu_count() or 1
+    with Model(file_of(config.model.model), libraries.find(), Settings(None, threads)) as model:
+        yield model
+
+
 def room_of(model: Model, config: RunConfig, needed: int) -> int:
     """Tokens that a text may hold: `needed`, or as many as the context has. Raises InputError for more than these."""
     most = min(config.limits.context or model.positions, abi.MAX_TOKENS)

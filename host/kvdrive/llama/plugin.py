@@ -16,11 +16,12 @@ from kvdrive.llama.environment import variables
 from kvdrive.llama.functions import INSTALL, Functions
 from kvdrive.llama.state import Rows
 
-INTERFACE = 1  # of process.hpp
+INTERFACE = 2  # of process.hpp
 _HEAR = CFUNCTYPE(None, c_char_p)
 _TEXT: tuple[Any, list[Any]] = (c_size_t, [c_char_p, c_size_t])
 _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "hear": (None, [_HEAR]),
+    "close": (None, []),
     "statistics": _TEXT,
     "execute": (
         c_int32,
@@ -28,11 +29,11 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     ),
     "sessions": (c_size_t, [POINTER(c_uint32), c_size_t]),
     "failure": _TEXT,
-    "session": _TEXT,
-    "fork": (c_uint32, [c_uint32]),
+    "rows": _TEXT,
+    "fork": (c_uint32, [c_uint32, c_uint32]),
     "release": (c_bool, [c_uint32]),
-    "shorten": (c_bool, [c_uint32]),
-    "take": (c_bool, [c_uint32, c_uint32]),
+    "shorten": (c_bool, [c_uint32, c_uint32]),
+    "take": (c_bool, [c_uint32, c_uint32, c_uint32]),
     "taken": (c_bool, []),
 }  # of process.hpp, without kvdrive_llama_ before the name
 
@@ -66,6 +67,11 @@ class Plugin:
         said, self._sentences[:] = list(dict.fromkeys(self._sentences)), []
         return "; ".join(said) or otherwise
 
+    def close(self) -> None:
+        """Close the drive. There is no context any more, and this process gets no other one."""
+        self._listen(_HEAR(0))  # what is said last goes to stderr
+        self._library.kvdrive_llama_close()
+
     def statistics(self) -> dict[str, Any] | None:
         """All counters since the drive was opened; None if there is no drive."""
         text = self._text(self._library.kvdrive_llama_statistics)
@@ -96,20 +102,18 @@ class Plugin:
         """Why the latest command with status INTERNAL_ERROR failed; "": nothing is known."""
         return self._text(self._library.kvdrive_llama_failure)
 
-    def session(self) -> tuple[int, list[Rows]]:
-        """Tokens of the only context's session, and its rows. Raises UnsupportedError where it cannot be kept."""
-        text = self._text(self._library.kvdrive_llama_session)
+    def rows(self) -> list[Rows]:
+        """The rows of a session of the only context. Raises UnsupportedError where its cache cannot be kept."""
+        text = self._text(self._library.kvdrive_llama_rows)
         if not text:
             raise UnsupportedError(self.reason("llama.cpp's cache is of a kind that cannot be kept"))
-        found = json.loads(text)
-        rows = [Rows(layer, abi.KvKind(kind), heads, dim) for layer, kind, heads, dim in found["rows"]]
-        return found["tokens"], rows
+        return [Rows(layer, abi.KvKind(kind), heads, dim) for layer, kind, heads, dim in json.loads(text)]
 
-    def fork(self, tokens: int) -> int:
-        """A copy of the session's first tokens, removed with the plugin's own unless it is released. Raises
+    def fork(self, sequence: int, tokens: int) -> int:
+        """A copy of a sequence's first tokens, removed with the plugin's own sessions unless it is released. Raises
         TargetError.
         """
-        number = self._library.kvdrive_llama_fork(tokens)
+        number = self._library.kvdrive_llama_fork(sequence, tokens)
         if not number:
             raise TargetError(self.reason("the drive did not copy a sequence"))
         return int(number)
@@ -118,13 +122,15 @@ class Plugin:
         """A session is the process's own from now on. Raises TargetError."""
         self._require(self._library.kvdrive_llama_release(session), "the drive did not release a session")
 
-    def shorten(self, tokens: int) -> None:
-        """llama.cpp has freed the cells from `tokens` on. Raises TargetError."""
-        self._require(self._library.kvdrive_llama_shorten(tokens), "the drive did not forget rows")
+    def shorten(self, sequence: int, tokens: int) -> None:
+        """llama.cpp has freed the cells of a sequence from `tokens` on; with 0 it may be one of any model. Raises
+        TargetError.
+        """
+        self._require(self._library.kvdrive_llama_shorten(sequence, tokens), "the drive did not forget rows")
 
-    def take(self, session: int, tokens: int) -> None:
-        """The only context goes on with a session of the drive: its cells are restored next. Raises TargetError."""
-        self._require(self._library.kvdrive_llama_take(session, tokens), "the plugin did not take a session")
+    def take(self, sequence: int, session: int, tokens: int) -> None:
+        """A sequence goes on with a session of the drive: its cells are restored next. Raises TargetError."""
+        self._require(self._library.kvdrive_llama_take(sequence, session, tokens), "the plugin did not take a session")
 
     def taken(self) -> bool:
         """True if llama.cpp has restored all cells of the session that was taken."""

@@ -20,12 +20,13 @@ Counters = dict[str, Any]
 
 @dataclass(frozen=True)
 class Generated:
-    """`prompt`: number of its tokens that were computed. `first_seconds`: until the first token; `seconds`: for those
-    behind it. `before`, `prefilled`, `after`: the drive's counters before the prompt, behind it, and at the end.
+    """`prompts`: numbers of their tokens that were computed; `tokens`: the new ones of each. `first_seconds`: until
+    each text has its first token; `seconds`: for those behind. `before`, `prefilled`, `after`: the drive's counters
+    before the prompts, behind them, and at the end.
     """
 
-    prompt: int
-    tokens: list[int]
+    prompts: list[int]
+    tokens: list[list[int]]
     first_seconds: float
     seconds: float
     before: Counters
@@ -35,7 +36,7 @@ class Generated:
 
 def report_of(model: Model, done: Generated, options: dict[str, Any]) -> dict[str, Any]:
     """Everything about a generation, with the names of `report.summary` for the same things."""
-    later = len(done.tokens) - 1
+    later = sum(len(one) - 1 for one in done.tokens)
     return {
         "runtime": "llama.cpp",
         "options": options,
@@ -45,12 +46,12 @@ def report_of(model: Model, done: Generated, options: dict[str, Any]) -> dict[st
             "parameters": model.parameters,
             "bytes": model.bytes,
         },
-        "prompts": [done.prompt],
-        "tokens": [done.tokens],
-        "text": [text_of(model.vocabulary, done.tokens)],
+        "prompts": done.prompts,
+        "tokens": done.tokens,
+        "text": [text_of(model.vocabulary, one) for one in done.tokens],
         "measured": {
             "seconds_to_first_token": done.first_seconds,
-            "prompt_tokens_per_second": done.prompt / done.first_seconds,
+            "prompt_tokens_per_second": sum(done.prompts) / done.first_seconds,
             "decode_tokens_per_second": later / done.seconds if later > 0 else None,
         },
         "counted": {

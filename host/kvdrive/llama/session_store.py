@@ -12,6 +12,7 @@ from kvdrive.kvcache.backing import Backing
 from kvdrive.llama import libraries
 from kvdrive.llama.context import Context
 from kvdrive.llama.identity import label_of
+from kvdrive.llama.kept_store import KeptStore
 from kvdrive.llama.sessions import Sessions
 from kvdrive.llama.store_context import open_store
 from kvdrive.llama.target import PluginDrive
@@ -20,11 +21,16 @@ from kvdrive.prefix.options import SessionOptions
 
 
 @contextmanager
-def open_sessions(context: Context, config: RunConfig) -> Iterator[Sessions]:
+def open_sessions(
+    context: Context,
+    config: RunConfig,
+    how: SessionOptions = SessionOptions(),  # noqa: B008 (it never changes)
+) -> Iterator[Sessions]:
     """The sessions on the drive of `context`, an empty one. Raises InputError, UnsupportedError, TargetError."""
     model = context.model
     assert model.plugin is not None, "K and V are in a drive"
     assert model.settings.drive is not None
+    rows = model.plugin.rows()
     place = model.settings.drive["KVDRIVE_DRIVE"]
     stored_as = formats.named(config.placement.kv_format)
     options = int(abi.AppendOption.APPEND_GROUPS) if config.policy.attention == "groups" else 0
@@ -32,5 +38,5 @@ def open_sessions(context: Context, config: RunConfig) -> Iterator[Sessions]:
     with ExitStack() as opened:
         backing = Backing([target], 1, label_of(model.file, libraries.find(), config), stored_as=stored_as)
         opened.callback(backing.close)
-        store = open_store(backing, SessionOptions(), opened)
-        yield Sessions(context, backing, store, joined(options, stored_as))
+        store = open_store(backing, how, opened)
+        yield Sessions(context, KeptStore(model.plugin, rows, backing, store, joined(options, stored_as)))

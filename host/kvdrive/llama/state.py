@@ -16,7 +16,8 @@ from kvdrive import abi
 from kvdrive.llama.structures import BINARY16
 
 _MAGIC = 0xAF143CD8
-_BEGIN = struct.Struct("<Iiii")  # magic, sequence, streams, cells
+_BEGIN = struct.Struct("<Iiii")  # magic, sequence, streams, cells of the first one with any
+_NO_CELLS = 4  # bytes of a stream without any
 _CELL = struct.Struct("<iIi")  # position, number of sequences, sequence
 _LAYERS = struct.Struct("<II")  # V by columns, layers
 _HEADER = struct.Struct("<iQ")  # type, bytes of a row
@@ -39,13 +40,16 @@ class Rows:
         return self.heads * self.dim * _NUMBER_BYTES
 
 
-def state_of(rows: Sequence[Rows], tokens: int) -> mmap.mmap:
-    """The state of `tokens` tokens at positions 0 and on, in addresses of which only the metadata take memory."""
+def state_of(rows: Sequence[Rows], tokens: int, streams: int) -> mmap.mmap:
+    """The state of `tokens` tokens at positions 0 and on, in addresses of which only the metadata take memory.
+
+    `streams`: of the cache; llama.cpp fills that of the sequence to which the state is given.
+    """
     kinds = [sorted((one for one in rows if one.kind == kind), key=lambda one: one.layer) for kind in abi.KvKind]
     tables = _BEGIN.size + tokens * _CELL.size + _LAYERS.size
-    size = tables + sum(_HEADER.size + tokens * one.bytes for one in rows)
+    size = tables + sum(_HEADER.size + tokens * one.bytes for one in rows) + (streams - 1) * _NO_CELLS
     state = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
-    _BEGIN.pack_into(state, 0, _MAGIC, 0, 1, tokens)
+    _BEGIN.pack_into(state, 0, _MAGIC, 0, streams, tokens)
     for token in range(tokens):
         _CELL.pack_into(state, _BEGIN.size + token * _CELL.size, token, 1, 0)
     _LAYERS.pack_into(state, tables - _LAYERS.size, 0, len(kinds[0]))
@@ -54,5 +58,5 @@ def state_of(rows: Sequence[Rows], tokens: int) -> mmap.mmap:
         for one in kind:
             _HEADER.pack_into(state, at, BINARY16, one.bytes)
             at += _HEADER.size + tokens * one.bytes
-    assert at == size
+    assert at + (streams - 1) * _NO_CELLS == size
     return state

@@ -10,7 +10,7 @@ import ctypes
 from ctypes import POINTER, Structure, c_bool, c_float, c_int, c_int8, c_int32, c_size_t, c_uint32, c_void_p
 
 RELEASES = ("0.5.0", "0.5.0-dev")  # what llama_version says
-FLASH_ATTENTION, BINARY16 = 1, 1  # llama_flash_attn_type, ggml_type
+FLASH_ATTENTION, BINARY16, NO_SPLIT = 1, 1, 0  # llama_flash_attn_type, ggml_type, llama_split_mode
 
 
 class ModelParams(Structure):

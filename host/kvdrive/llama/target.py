@@ -14,6 +14,15 @@ from kvdrive.nvme.completions import Completion
 from kvdrive.targets.base import Target, TargetStats
 
 
+def stats_of(plugin: Plugin) -> TargetStats:
+    """The drive's counters; those of the host interface, which is this process, are zero. Raises TargetError."""
+    found = plugin.statistics()
+    if found is None:
+        raise TargetError(plugin.reason("the drive of llama.cpp does not answer"))
+    counted = found["drive"] | {"attention_jobs": found["drive"]["queries"]}
+    return TargetStats(**{field.name: counted.get(field.name, 0) for field in fields(TargetStats)})
+
+
 class PluginDrive(Target):
     """See Target. `place`: the drive's file or socket; `exclusive`: it is a file."""
 
@@ -30,8 +39,7 @@ class PluginDrive(Target):
         return Completion(0, status, result, False, np.frombuffer(data, np.uint8), cause)
 
     def stats(self) -> TargetStats:
-        found = (self._plugin.statistics() or {"drive": {}})["drive"]
-        return TargetStats(**{field.name: found.get(field.name, 0) for field in fields(TargetStats)})
+        return stats_of(self._plugin)
 
     def new_session(self) -> int:
         taken = self.sessions()

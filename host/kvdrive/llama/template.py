@@ -14,8 +14,11 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from kvdrive.errors import InputError
 
 
-def rendered(template: str, messages: Sequence[Mapping[str, Any]], **tokens: str) -> str:
-    """The messages as text, with the beginning of an answer. `tokens`: names of special tokens.
+def rendered(
+    template: str, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = True, **more: Any
+) -> str:
+    """The messages as text, with the beginning of an answer. `more`: what else the template knows by name, as special
+    tokens and tools.
 
     Raises InputError for what the template refuses or cannot express.
     """
@@ -24,7 +27,7 @@ def rendered(template: str, messages: Sequence[Mapping[str, Any]], **tokens: str
     environment.globals |= {"raise_exception": _refuse, "strftime_now": lambda form: datetime.now().strftime(form)}
     try:
         made = environment.from_string(template)
-        return made.render(messages=list(messages), add_generation_prompt=True, **tokens)
+        return made.render(messages=list(messages), add_generation_prompt=add_generation_prompt, **more)
     except jinja2.TemplateError as error:
         raise InputError(f"the model's chat template does not take these messages: {error}") from error
 

@@ -7,8 +7,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Sequence
 
-from transformers import PreTrainedTokenizerBase
-
+from kvdrive.generation.tokenizer import Tokenizer
 from kvdrive.server.calls import Call
 from kvdrive.server.chances import Chances, as_chat, as_completion
 from kvdrive.server.documents import pieces_of
@@ -21,7 +20,7 @@ from kvdrive.server.protocol import ChatRequest, Request
 class Answer:
     """Documents of a completion or a chat; see `documents.Documents`."""
 
-    def __init__(self, request: Request, model: str, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(self, request: Request, model: str, tokenizer: Tokenizer) -> None:
         self._request = request
         self._chat = isinstance(request, ChatRequest)
         self._tokenizer = tokenizer

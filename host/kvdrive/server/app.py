@@ -18,10 +18,10 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.server import page
 from kvdrive.server.anthropic_answers import error_body
 from kvdrive.server.clients import gone
+from kvdrive.server.engine import ServedModel
 from kvdrive.server.errors import ApiError
 from kvdrive.server.fields import Json, unknown_field
 from kvdrive.server.local import check_local
@@ -35,13 +35,13 @@ from kvdrive.server.settings import Settings
 log = logging.getLogger(__name__)
 
 
-def application(checkpoint: Checkpoint, scheduler: Scheduler, metrics: Metrics, settings: Settings) -> Starlette:
+def application(checkpoint: ServedModel, scheduler: Scheduler, metrics: Metrics, settings: Settings) -> Starlette:
     """The ASGI application; the scheduler must have been started and stops with it."""
     return _Server(checkpoint, scheduler, metrics, settings).application()
 
 
 class _Server:
-    def __init__(self, checkpoint: Checkpoint, scheduler: Scheduler, metrics: Metrics, settings: Settings) -> None:
+    def __init__(self, checkpoint: ServedModel, scheduler: Scheduler, metrics: Metrics, settings: Settings) -> None:
         self._checkpoint = checkpoint
         self._scheduler = scheduler
         self._metrics = metrics

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TypeVar
 
 from starlette.requests import Request as HttpRequest
-from transformers import PreTrainedTokenizerBase
 
+from kvdrive.generation.tokenizer import Tokenizer
 from kvdrive.server.fields import Fields, parse
 from kvdrive.server.prompts import Prompts
 from kvdrive.server.settings import Settings
@@ -17,7 +17,7 @@ AnyFields = TypeVar("AnyFields", bound=Fields)
 class Bodies:
     """`prompts`: does the work in a thread of its own."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, settings: Settings) -> None:
+    def __init__(self, tokenizer: Tokenizer, settings: Settings) -> None:
         self.prompts = Prompts(tokenizer, settings.prompt_tokens, tenants=settings.tenants.count)
         self._settings = settings
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import torch
-from transformers import PreTrainedTokenizerBase
 
+from kvdrive.generation.tokenizer import Tokenizer
 from kvdrive.server.fields import Json
 
 
@@ -36,7 +36,7 @@ class Chances:
         return Chances(token, float(all_of_them[token]), tuple(zip(tokens.tolist(), values.tolist(), strict=True)))
 
 
-def as_chat(tokenizer: PreTrainedTokenizerBase, several: Sequence[Chances]) -> Json:
+def as_chat(tokenizer: Tokenizer, several: Sequence[Chances]) -> Json:
     """`logprobs` of a choice of a chat."""
     content = [
         _entry(tokenizer, one.token, one.own) | {"top_logprobs": [_entry(tokenizer, *other) for other in one.top]}
@@ -45,7 +45,7 @@ def as_chat(tokenizer: PreTrainedTokenizerBase, several: Sequence[Chances]) -> J
     return {"content": content, "refusal": None}
 
 
-def as_completion(tokenizer: PreTrainedTokenizerBase, several: Sequence[Chances], offset: int) -> Json:
+def as_completion(tokenizer: Tokenizer, several: Sequence[Chances], offset: int) -> Json:
     """`logprobs` of a choice of a completion; `offset`: characters of the answer before the first of them."""
     texts = [_text(tokenizer, one.token) for one in several]
     special = set(tokenizer.all_special_ids)  # they are no part of the text
@@ -61,11 +61,11 @@ def as_completion(tokenizer: PreTrainedTokenizerBase, several: Sequence[Chances]
     }
 
 
-def _entry(tokenizer: PreTrainedTokenizerBase, token: int, chance: float | None) -> Json:
+def _entry(tokenizer: Tokenizer, token: int, chance: float | None) -> Json:
     text = _text(tokenizer, token)
     return {"token": text, "logprob": chance, "bytes": list(text.encode())}
 
 
-def _text(tokenizer: PreTrainedTokenizerBase, token: int) -> str:
+def _text(tokenizer: Tokenizer, token: int) -> str:
     text: str = tokenizer.decode([token])
     return text

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from transformers import PreTrainedTokenizerBase
-
 from kvdrive.generation import conversation
+from kvdrive.generation.tokenizer import Tokenizer
 from kvdrive.server.errors import ApiError
 from kvdrive.server.fields import Json
 from kvdrive.server.prompts import Prompts
@@ -30,7 +29,7 @@ class Chats:
     A conversation that goes on with an earlier answer begins with the tokens of that prompt and answer, from `replays`.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, prompts: Prompts, replays: Replays) -> None:
+    def __init__(self, tokenizer: Tokenizer, prompts: Prompts, replays: Replays) -> None:
         self._tokenizer, self._prompts, self._replays = tokenizer, prompts, replays
 
     def encode(self, request: ChatRequest, how: AnyFormat | None, tenant: str) -> Encoded:

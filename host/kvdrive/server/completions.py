@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
-from transformers import PreTrainedTokenizerBase
 
+from kvdrive.generation.tokenizer import Tokenizer
 from kvdrive.server.answering import Answering
 from kvdrive.server.answers import Answer
 from kvdrive.server.anthropic_answers import AnthropicAnswer
@@ -16,7 +16,7 @@ from kvdrive.server.session_paths import Handler
 class CompletionPaths:
     """Handlers that turn a request into an answer. `model`: its name in answers."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, inputs: Inputs, answering: Answering, model: str) -> None:
+    def __init__(self, tokenizer: Tokenizer, inputs: Inputs, answering: Answering, model: str) -> None:
         self._tokenizer = tokenizer
         self._inputs = inputs
         self._answering = answering

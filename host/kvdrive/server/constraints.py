@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from transformers import PreTrainedTokenizerBase
-
 from kvdrive.errors import InputError
+from kvdrive.generation.tokenizer import Tokenizer
 from kvdrive.server.errors import ApiError
 from kvdrive.server.grammar import Grammar, Grammars
 from kvdrive.server.protocol import ChatRequest, Request
 from kvdrive.server.tool_formats import AnyFormat, format_of, known_format
 
 
-def calls_of(tokenizer: PreTrainedTokenizerBase, request: ChatRequest) -> AnyFormat | None:
+def calls_of(tokenizer: Tokenizer, request: ChatRequest) -> AnyFormat | None:
     """How the model writes calls of the offered tools; None without tools, where its answers are plain text then.
 
     Raises ApiError.

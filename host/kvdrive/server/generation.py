@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from transformers import PreTrainedTokenizerBase
-
 from kvdrive.errors import InputError
 from kvdrive.generation.text import TextStream
+from kvdrive.generation.tokenizer import Tokenizer
 from kvdrive.server.calls import Call, Reader
 from kvdrive.server.chances import Chances
 from kvdrive.server.errors import ApiError
@@ -40,9 +39,7 @@ class Form:
 class Generation:
     """The answer of a job, which comes through `events`. `said`: its pieces so far; `chances`: of all tokens so far."""
 
-    def __init__(
-        self, job: Job, events: asyncio.Queue[Event], tokenizer: PreTrainedTokenizerBase, form: Form | None = None
-    ) -> None:
+    def __init__(self, job: Job, events: asyncio.Queue[Event], tokenizer: Tokenizer, form: Form | None = None) -> None:
         self.said: list[str | Call] = []
         self.chances: list[Chances] = []
         self._form = form or Form()
@@ -182,7 +179,7 @@ def total_usage(choices: Sequence[Generation]) -> Json:
 
 
 def stored(session: int | None, name: str, resume: str, removed: int) -> Json:
-    """What an answer says of its session: number and address, and how its prompt went on with it (see `idle.Taken`).
+    """What an answer says of its session: number and address, and how its prompt went on with it (see `engine.Begun`).
 
     `removed`: tokens that have left it because the positions were used up.
     """

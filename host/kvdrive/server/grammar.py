@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from llguidance import LLMatcher, LLParserLimits, LLTokenizer
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 from llguidance.hf import from_tokenizer
 from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
-from transformers import PreTrainedTokenizerBase
 
 from kvdrive.errors import InputError, KvdriveError
+from kvdrive.generation.tokenizer import Spelled, Tokenizer
 
 Schema = Mapping[str, Any]
 # As models write JSON in one line. Free white space would let a small model write nothing else.
@@ -70,7 +70,7 @@ class Grammar:
 class Grammars:
     """Makes grammars for answers of one model. `vocabulary`: the length of its logits. Safe to call concurrently."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, vocabulary: int, stop_ids: frozenset[int]) -> None:
+    def __init__(self, tokenizer: Tokenizer, vocabulary: int, stop_ids: frozenset[int]) -> None:
         self._tokenizer = tokenizer
         self._vocabulary = vocabulary
         self._stop_ids = sorted(stop_ids)
@@ -104,10 +104,17 @@ class Grammars:
                 if not self._stop_ids:
                     raise InputError("this model has no token that ends a text, so no answer can keep to a grammar")
                 try:
-                    self._made = from_tokenizer(self._tokenizer, n_vocab=self._vocabulary, eos_token=self._stop_ids)
+                    self._made = _translated(self._tokenizer, self._vocabulary, self._stop_ids)
                 except ValueError as error:
                     raise InputError(f"this model's tokenizer is not supported with grammars: {error}") from error
             return self._made
+
+
+def _translated(tokenizer: Tokenizer, vocabulary: int, ends: list[int]) -> LLTokenizer:
+    """A tokenizer as llguidance has it. Raises ValueError for one that it does not support."""
+    if isinstance(tokenizer, Spelled):
+        return LLTokenizer(TokenizerWrapper(tokenizer.pieces()), n_vocab=vocabulary, eos_token=ends)
+    return from_tokenizer(tokenizer, n_vocab=vocabulary, eos_token=ends)
 
 
 def schema_in_lark(schema: Schema) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from transformers import PreTrainedTokenizerBase
-
+from kvdrive.generation.tokenizer import Tokenizer
 from kvdrive.server.errors import ApiError
 from kvdrive.server.prompts import Prompts
 
@@ -16,7 +15,7 @@ _MARKS = (
 )
 
 
-def infilled(tokenizer: PreTrainedTokenizerBase, prompts: Prompts, text: str, suffix: str) -> list[int]:
+def infilled(tokenizer: Tokenizer, prompts: Prompts, text: str, suffix: str) -> list[int]:
     """The tokens of a prompt for what stands between `text` and `suffix`. Raises ApiError."""
     marks = marks_of(tokenizer)
     if marks is None:
@@ -27,7 +26,7 @@ def infilled(tokenizer: PreTrainedTokenizerBase, prompts: Prompts, text: str, su
     return [before, *begin, between, *end, behind]
 
 
-def marks_of(tokenizer: PreTrainedTokenizerBase) -> tuple[int, int, int] | None:
+def marks_of(tokenizer: Tokenizer) -> tuple[int, int, int] | None:
     """The token before the beginning, the one between it and the end, and the one behind both; None: it has none."""
     vocabulary = tokenizer.get_vocab()
     for before, between, behind in _MARKS:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 
 from starlette.requests import Request as HttpRequest
 
-from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.spelling import as_held
 from kvdrive.server.anthropic_messages import CountRequest, MessagesRequest
 from kvdrive.server.bodies import Bodies
 from kvdrive.server.chat import Chats
 from kvdrive.server.constraints import calls_of, grammar_of
+from kvdrive.server.engine import ServedModel
 from kvdrive.server.errors import ApiError
 from kvdrive.server.fields import AsChat, taken
 from kvdrive.server.grammar import Grammar, Grammars
@@ -50,13 +50,13 @@ class Inputs:
     """Reads what clients send, in a thread of its own. All methods raise ApiError."""
 
     def __init__(
-        self, checkpoint: Checkpoint, bodies: Bodies, chats: Chats, sessions: SessionPaths, settings: Settings
+        self, checkpoint: ServedModel, bodies: Bodies, chats: Chats, sessions: SessionPaths, settings: Settings
     ) -> None:
         self._checkpoint = checkpoint
         self._bodies, self._prompts, self._chats = bodies, bodies.prompts, chats
         self._sessions = sessions
         self._settings = settings
-        self._vocabulary = checkpoint.model.get_input_embeddings().num_embeddings
+        self._vocabulary = checkpoint.vocabulary
         self._grammars = Grammars(checkpoint.tokenizer, self._vocabulary, checkpoint.stop_ids)
 
     async def completion(self, http: HttpRequest) -> Input:

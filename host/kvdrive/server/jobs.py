@@ -53,7 +53,7 @@ class DeadlinePassed(KvdriveError):
 
 @dataclass(frozen=True)
 class Prompt:
-    """The prompt is computed; `cached` tokens of it were on the drive. `resume`: see `idle.Taken`.
+    """The prompt is computed; `cached` tokens of it were on the drive. `resume`: see `engine.Begun`.
 
     `chances`: how likely each token of it was, if the job asked.
     """

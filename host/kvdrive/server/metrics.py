@@ -45,7 +45,7 @@ class DriveCounters(Collector):
             yield CounterMetricFamily("kvdrive_drive_modelled_seconds", "device time, modelled", self._device_ns / 1e9)
 
 
-_SESSIONS = {  # what `PrefixCache.figures` calls it: counter or not, text
+_SESSIONS = {  # what `store_figures` calls it: counter or not, text
     "lookups": (True, "prompts that were looked up"),
     "hits": (True, "prompts whose first tokens were found on the drive"),
     "hit_tokens": (True, "tokens found"),

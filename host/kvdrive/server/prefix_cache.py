@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from kvdrive.kvcache.hf_cache import HfCache
 from kvdrive.prefix.open_session import OpenSession
 from kvdrive.prefix.request import Request
 from kvdrive.prefix.store import PrefixStore
 from kvdrive.server.idle import Taken
+from kvdrive.server.store_figures import figures
 
 
 class PrefixCache:
@@ -71,14 +71,4 @@ class PrefixCache:
 
     def figures(self) -> dict[str, float]:
         """Counters and sizes for the metrics."""
-        wear = self.store.governor.wear()
-        return {
-            **asdict(self.store.stats),
-            "stored": self.store.index.count(),
-            "stored_bytes": self.store.index.accounts.bytes(),
-            "bytes_written": wear.bytes_written,
-            "bytes_today": wear.bytes_today,
-            "bytes_per_hit": wear.bytes_per_hit or 0,
-            "admits_all": wear.state == "open",
-            "refused": wear.refused,
-        }
+        return figures(self.store.stored, self.store.governor)

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from starlette.requests import Request as HttpRequest
-from transformers import PreTrainedTokenizerBase
 
+from kvdrive.generation.tokenizer import Tokenizer
 from kvdrive.server.errors import ApiError
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ class Prompts:
 
     def __init__(
         self,
-        tokenizer: PreTrainedTokenizerBase,
+        tokenizer: Tokenizer,
         longest: int,
         body_bytes: int = 16 << 20,
         seconds: float = 30,

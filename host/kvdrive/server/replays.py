@@ -16,9 +16,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from transformers import PreTrainedTokenizerBase
-
 from kvdrive.generation import conversation
+from kvdrive.generation.tokenizer import Tokenizer
 from kvdrive.server.calls import json_value
 from kvdrive.server.fields import Json
 from kvdrive.server.tool_formats import AnyFormat, Format
@@ -95,7 +94,7 @@ def as_message(said: str, calls: Sequence[tuple[str, str, str]]) -> Json:
 
 
 def rest_of(
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: Tokenizer,
     how: AnyFormat | None,
     messages: Sequence[Json],
     tools: Sequence[Json],
@@ -120,7 +119,7 @@ def rest_of(
     return None
 
 
-def _special(tokenizer: PreTrainedTokenizerBase) -> set[str]:
+def _special(tokenizer: Tokenizer) -> set[str]:
     """Texts of the tokens that stand for no text."""
     added = {str(one) for one in tokenizer.added_tokens_decoder.values() if one.special}
     return added | set(tokenizer.all_special_tokens)

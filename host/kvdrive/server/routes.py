@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.server.answer_paths import AnswerPaths
 from kvdrive.server.answering import Answering
 from kvdrive.server.bodies import Bodies
 from kvdrive.server.chat import Chats
 from kvdrive.server.completions import CompletionPaths
+from kvdrive.server.engine import ServedModel
 from kvdrive.server.inputs import Inputs
 from kvdrive.server.render_paths import RenderPaths
 from kvdrive.server.replays import Replays
@@ -19,7 +19,7 @@ from kvdrive.server.submissions import Submissions
 from kvdrive.server.token_paths import TokenPaths
 
 
-def routes(checkpoint: Checkpoint, scheduler: Scheduler, settings: Settings) -> list[tuple[str, str, Handler]]:
+def routes(checkpoint: ServedModel, scheduler: Scheduler, settings: Settings) -> list[tuple[str, str, Handler]]:
     """Path, method and handler of each route that works with the model or its sessions."""
     bodies = Bodies(checkpoint.tokenizer, settings)
     sessions = SessionPaths(scheduler, ignore_unknown=settings.ignore_unknown)
@@ -30,7 +30,7 @@ def routes(checkpoint: Checkpoint, scheduler: Scheduler, settings: Settings) -> 
     return [
         *CompletionPaths(checkpoint.tokenizer, inputs, answering, settings.name).routes(),
         *ResponsePaths(inputs, answering, sessions).routes(),
-        *AnswerPaths(bodies, inputs, submissions, checkpoint.shape.bytes_per_token).routes(),
+        *AnswerPaths(bodies, inputs, submissions, checkpoint.bytes_per_token).routes(),
         *RenderPaths(bodies).routes(),
         *TokenPaths(checkpoint, bodies, settings, scheduler.slot_count).routes(),
         *sessions.routes(),

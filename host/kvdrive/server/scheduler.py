@@ -1,6 +1,6 @@
 """The thread that owns model and drive: it takes requests from a queue and lets `turns` generate for several of them.
 
-Everything that touches the model or the drive happens in this thread.
+Everything that touches the model or the drive happens in this thread, through an `engine.Engine`.
 """
 
 from __future__ import annotations
@@ -13,53 +13,29 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
-import torch
-
-from kvdrive.config.run import RunConfig
 from kvdrive.errors import InputError, TargetError, UnsupportedError
-from kvdrive.generation.checkpoints import Checkpoint
-from kvdrive.nvme.errors import CommandError
-from kvdrive.plugins.transformers import Attachment, attach
-from kvdrive.prefix.options import SessionOptions
 from kvdrive.prefix.request import Request
-from kvdrive.prefix.resume import Costs
-from kvdrive.prefix.store import PrefixStore
-from kvdrive.server.idle import IdleSequences
+from kvdrive.server.engine import Engine, SessionStore
 from kvdrive.server.jobs import End, Job, Limits, QueueFull, next_job
 from kvdrive.server.metrics import Metrics
-from kvdrive.server.prefix_cache import PrefixCache
-from kvdrive.server.turns import Finished, Running, Turns
-from kvdrive.targets.group import DriveGroup
+from kvdrive.server.turns import Running, Turns
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 
 class Scheduler:
-    """Serves jobs from `start` to `stop`. `drives` is opened and closed in the scheduler's thread."""
+    """Serves jobs from `start` to `stop`. `engine` is opened and closed in the scheduler's thread."""
 
-    def __init__(
-        self,
-        checkpoint: Checkpoint,
-        drives: AbstractContextManager[DriveGroup],
-        config: RunConfig,
-        limits: Limits,
-        metrics: Metrics,
-        threads: int = 1,
-        sessions: SessionOptions | None = None,
-    ) -> None:
-        self._sessions = sessions
-        self._checkpoint = checkpoint
-        self._drives = drives
-        self._config = config
+    def __init__(self, engine: AbstractContextManager[Engine[Any]], limits: Limits, metrics: Metrics) -> None:
+        self._engine = engine
         self._limits = limits
-        self._threads = threads
         self._metrics = metrics
         self._changed = threading.Condition()
         self._waiting: deque[Job] = deque()
         self._turns: Turns | None = None
         self._idle_count = 0
-        self._tasks: deque[tuple[Future[Any], Callable[[PrefixStore], Any]]] = deque()
+        self._tasks: deque[tuple[Future[Any], Callable[[SessionStore], Any]]] = deque()
         self._seen: list[Request] = []
         self._stopping = False
         self._ready = threading.Event()
@@ -70,7 +46,7 @@ class Scheduler:
         metrics.watch("sequences_idle", "finished sequences stored on the drive", lambda: self._idle_count)
 
     def start(self) -> None:
-        """Open the drive. Raises the errors of opening it."""
+        """Open the engine. Raises the errors of opening it."""
         self._thread.start()
         self._ready.wait()
         if self.failure:
@@ -93,7 +69,7 @@ class Scheduler:
             self._waiting.extend(jobs)
             self._changed.notify()
 
-    def with_sessions(self, work: Callable[[PrefixStore], Result]) -> Future[Result]:
+    def with_sessions(self, work: Callable[[SessionStore], Result]) -> Future[Result]:
         """Call `work` with the store, in the scheduler's thread, between two steps.
 
         The future raises UnsupportedError without a store, TargetError when the server stops, and the errors of `work`.
@@ -134,17 +110,15 @@ class Scheduler:
     # ---- in the scheduler's thread ----
 
     def _serve(self) -> None:
-        torch.set_num_threads(self._threads)  # counts for this thread only
         try:
-            with self._drives as drives, attach(self._checkpoint.model, drives, config=self._config) as attachment:
-                idle = self._finished(attachment)
-                turns = self._turns = Turns(self._checkpoint, attachment, idle, self._limits, self._metrics)
-                self._update(idle, drives)
+            with self._engine as engine:
+                turns = self._turns = Turns(engine, self._limits, self._metrics)
+                self._update(engine)
                 self._ready.set()
-                while self._admit(turns):
+                while self._admit(engine, turns):
                     turns.turn()
-                    self._work(idle)
-                    self._update(idle, drives)
+                    self._work(engine)
+                    self._update(engine)
         except Exception as error:
             if self._ready.is_set():  # before that, `start` raises the error
                 log.exception("generation has ended")
@@ -153,70 +127,51 @@ class Scheduler:
             self._ready.set()
             self._end_all()
 
-    def _finished(self, attachment: Attachment) -> Finished:
-        """Where finished sequences are stored: in the prefix store, or in this process."""
-        if self._limits.idle and self._sessions is not None:
-            try:
-                attachment.open_sessions(self._sessions)
-            except UnsupportedError as error:
-                log.warning("sessions do not survive the server: %s", error)
-            else:
-                per_token = self._checkpoint.shape.bytes_per_token
-                return PrefixCache(attachment.sessions, per_token)
-        costs = Costs(None, "", attachment.rates.resuming)
-        if self._limits.idle and self._config.placement.active == "drive":  # what is in memory is always used
-            try:
-                costs.measure()  # so that no request waits for it
-            except (CommandError, TargetError) as error:
-                log.warning("rates cannot be measured, so sequences continue where they are: %s", error)
-        return IdleSequences(self._limits.idle, attachment.cache, costs)
+    def _update(self, engine: Engine[Any]) -> None:
+        self._idle_count = engine.stored_count
+        self._metrics.drive.update(*engine.drive_stats())
+        self._metrics.sessions.update(engine.figures())
 
-    def _update(self, idle: Finished, drives: DriveGroup) -> None:
-        self._idle_count = len(idle)
-        self._metrics.drive.update(drives.stats(), drives.device_ns())
-        self._metrics.sessions.update(idle.figures())
-
-    def _work(self, idle: Finished) -> None:
+    def _work(self, engine: Engine[Any]) -> None:
         """Do what other threads want to do with the store."""
         while self._tasks:
             future, work = self._tasks.popleft()
-            if not isinstance(idle, PrefixCache):
+            if engine.store is None:
                 future.set_exception(UnsupportedError("this server stores no sessions"))
                 continue
             try:
-                future.set_result(work(idle.store))
+                future.set_result(work(engine.store))
             except TargetError as error:
                 future.set_exception(error)
                 raise
             except Exception as error:
                 future.set_exception(error)
 
-    def _admit(self, turns: Turns) -> bool:
+    def _admit(self, engine: Engine[Any], turns: Turns) -> bool:
         """Wait for jobs and begin those that may run. Returns False when the server stops."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopping or self._waiting or turns.running or self._tasks)
             if self._stopping:
                 return False
             jobs = self._next_jobs()
-        idle = turns.finished
         for job in jobs:
             limits = self._limits
-            running = [(limits.room(one.job), idle.unsaved(one.cache), one.held) for one in turns.running]
+            running = [(limits.room(one.job), engine.unsaved(one.sequence), one.held) for one in turns.running]
             unwritten = sum(most - held + unsaved for most, unsaved, held in running)
-            idle.shrink(limits.tokens - unwritten - limits.room(job))
+            engine.shrink(limits.tokens - unwritten - limits.room(job))
             try:
                 turns.begin(job)
             except (InputError, UnsupportedError) as error:
                 job.tell(End(error))
-        self._look_ahead(idle)
+        self._look_ahead(engine)
         return True
 
-    def _look_ahead(self, idle: Finished) -> None:
+    def _look_ahead(self, engine: Engine[Any]) -> None:
         """Notify the store of sessions which requests wait, when these have changed."""
         with self._changed:
             waiting = [job.asked for job in self._waiting if job.may_begin and not job.computes_chances]
         if waiting != self._seen:
-            idle.look_ahead(waiting)
+            engine.look_ahead(waiting)
             self._seen = waiting
 
     def _next_jobs(self) -> list[Job]:

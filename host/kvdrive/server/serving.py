@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import math
-import os
 import socket
-import sys
 from dataclasses import dataclass, replace
 from functools import partial
 
 import uvicorn
 
-from kvdrive.config.run import RunConfig
 from kvdrive.errors import InputError
-from kvdrive.generation.checkpoints import Checkpoint
-from kvdrive.prefix.options import SessionOptions
 from kvdrive.server.app import application
 from kvdrive.server.connections import BACKLOG, GuardedProtocol, Patience, places
+from kvdrive.server.engine import Runtime
 from kvdrive.server.jobs import Limits
 from kvdrive.server.metrics import Metrics
 from kvdrive.server.scheduler import Scheduler
 from kvdrive.server.settings import Settings
 from kvdrive.server.tenants import Tenants
-from kvdrive.targets.opening import open_drives
-from kvdrive.waiting import waiting_for
-from kvdrive.weights.opening import load_from
 
 _SHUTDOWN_SECONDS = 5  # how long a stopping server waits for open streams
-_SPARE = 2  # extra capacity for partly filled pages and collection
 _TURNS = 16  # contexts that a conversation may have in all, if old tokens are removed
 
 
@@ -41,7 +33,6 @@ class Serving:
 
     address: tuple[str, int]
     tenants: Tenants
-    sessions: SessionOptions
     limits: Limits
     name: str = ""
     prompt_tokens: int = 0
@@ -51,20 +42,19 @@ class Serving:
     origins: tuple[str, ...] = ()
 
 
-def run(config: RunConfig, how: Serving) -> None:
-    """Serve until a signal comes. Raises InputError, TargetError."""
-    with waiting_for(f"loading {config.model.model}"):
-        checkpoint = load_from(config)
+def run(runtime: Runtime, how: Serving) -> None:
+    """Serve until a signal comes. Raises InputError, UnsupportedError, TargetError."""
     listening = _bind(*how.address)
-    limits, longest = _limits(config, how.limits, checkpoint)
+    limits, longest = _limits(runtime, how.limits)
     metrics = Metrics()
-    scheduler = _scheduler(config, how, checkpoint, limits, metrics)
+    scheduler = Scheduler(runtime.engine(limits), limits, metrics)
+    scheduler.start()
     settings = Settings(
-        how.name or checkpoint.path.name, how.prompt_tokens or longest - 1, longest, how.tenants, how.open_metrics,
+        how.name or runtime.name, how.prompt_tokens or longest - 1, longest, how.tenants, how.open_metrics,
         how.seconds, how.ignore_unknown, how.origins,
     )  # fmt: skip
     server = uvicorn.Config(
-        application(checkpoint, scheduler, metrics, settings),
+        application(runtime.model, scheduler, metrics, settings),
         http=partial(GuardedProtocol, Patience(places())),  # type: ignore[arg-type]
         ws="none",
         backlog=BACKLOG,
@@ -75,34 +65,20 @@ def run(config: RunConfig, how: Serving) -> None:
     uvicorn.Server(server).run(sockets=[listening])
 
 
-def _limits(config: RunConfig, given: Limits, checkpoint: Checkpoint) -> tuple[Limits, int]:
-    """The limits for this model, and the tokens of the longest prompt with its answer."""
-    context = config.limits.context or checkpoint.context
-    tokens = given.tokens or given.running * context
+def _limits(runtime: Runtime, given: Limits) -> tuple[Limits, int]:
+    """The limits for this model, and the tokens of the longest prompt with its answer. Raises InputError for more
+    tokens than the drives have room for.
+    """
+    context, most = runtime.context, runtime.most_tokens
+    if most is not None and given.tokens > most:
+        raise InputError(f"the drive has room for {most} tokens, not for `max_tokens={given.tokens}`: ask for less")
+    tokens = given.tokens or min(given.running * context, most or given.running * context)
     longest = min(tokens, context)
-    if config.limits.overflow != "trim":
+    if not runtime.trims:
         return replace(given, tokens=tokens), longest
     # tokens that were removed need no room, but they are part of the next prompt
     chunk = min(given.chunk or context, max(1, context // 4))
     return replace(given, tokens=tokens, chunk=chunk, context=context), max(longest, _TURNS * context)
-
-
-def _scheduler(config: RunConfig, how: Serving, checkpoint: Checkpoint, limits: Limits, metrics: Metrics) -> Scheduler:
-    """Started, with drives that have room for so many tokens."""
-    target, threads = config.target, config.target.threads or os.cpu_count() or 1
-    needed = _SPARE * limits.tokens * checkpoint.shape.bytes_per_token
-    capacity = max(target.capacity_bytes, needed)
-    options = replace(
-        target, threads=threads, capacity_bytes=capacity, needed_bytes=needed, group=checkpoint.shape.group
-    )
-    drives = open_drives(options, None if limits.idle else _say)
-    scheduler = Scheduler(checkpoint, drives, config, limits, metrics, threads, how.sessions)
-    scheduler.start()
-    return scheduler
-
-
-def _say(sentence: str) -> None:
-    print(f"kvdrive: {sentence}", file=sys.stderr)
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 
 from kvdrive.errors import InputError, KvdriveError, UnsupportedError
 from kvdrive.prefix.entry import Entry
-from kvdrive.prefix.store import PrefixStore
+from kvdrive.server.engine import SessionStore
 from kvdrive.server.errors import ApiError
 from kvdrive.server.fields import Json, parse
 from kvdrive.server.protocol import SlotRequest
@@ -48,7 +48,7 @@ class SessionPaths:
     async def tokens(self, name: str, tenant: str) -> list[int]:
         """The tokens of the session with this name; empty without one. Raises ApiError."""
 
-        def tokens(store: PrefixStore) -> list[int]:
+        def tokens(store: SessionStore) -> list[int]:
             return store.lookup_of(tenant).tokens_of(name)
 
         try:
@@ -61,7 +61,7 @@ class SessionPaths:
     async def forget(self, name: str, tenant: str) -> None:
         """Remove the session with this name, if there is one that no request uses. Raises ApiError."""
 
-        def forget(store: PrefixStore) -> None:
+        def forget(store: SessionStore) -> None:
             entry = store.index.named(name, tenant)
             if entry is not None and not entry.owner:
                 store.stored.drop([entry.id])
@@ -76,7 +76,7 @@ class SessionPaths:
     async def _list(self, http: HttpRequest) -> Response:
         tenant = http.state.tenant
 
-        def cards(store: PrefixStore) -> list[Json]:
+        def cards(store: SessionStore) -> list[Json]:
             now, in_memory = store.index.now, self._scheduler.in_memory
             return [_card(entry, now, entry.id in in_memory) for entry in store.index.entries(tenant)]
 
@@ -85,7 +85,7 @@ class SessionPaths:
     async def _drop(self, http: HttpRequest) -> Response:
         wanted, tenant = http.path_params["session"], http.state.tenant
 
-        def drop(store: PrefixStore) -> bool:
+        def drop(store: SessionStore) -> bool:
             entry = _find(store, wanted, tenant)
             if not entry.owner:
                 store.stored.drop([entry.id])
@@ -113,7 +113,7 @@ class SessionPaths:
     async def _save(self, slot: Slot, name: str) -> Json:
         """Give the session that ran last on the slot a name. Its K and V are on the drive already."""
 
-        def save(store: PrefixStore) -> Entry:
+        def save(store: SessionStore) -> Entry:
             entry = self._on_slot(store, slot)
             with store.index.transaction():
                 other = store.index.named(name, entry.tenant)
@@ -129,7 +129,7 @@ class SessionPaths:
     async def _restore(self, slot: Slot, name: str) -> Json:
         """Compare a session on the drive with what the index says of it, token by token."""
 
-        def restore(store: PrefixStore) -> Entry:
+        def restore(store: SessionStore) -> Entry:
             entry = _find(store, name, slot[0])
             found = store.lookup_of(slot[0]).check(entry)
             if not found:
@@ -141,14 +141,14 @@ class SessionPaths:
         return {"filename": name, "n_restored": entry.tokens, "n_read": entry.bytes}
 
     async def _erase(self, slot: Slot, name: str) -> Json:
-        def erase(store: PrefixStore) -> Entry:
+        def erase(store: SessionStore) -> Entry:
             entry = self._on_slot(store, slot)
             store.stored.drop([entry.id])
             return entry
 
         return {"n_erased": (await self._with(erase)).tokens}
 
-    def _on_slot(self, store: PrefixStore, slot: Slot) -> Entry:
+    def _on_slot(self, store: SessionStore, slot: Slot) -> Entry:
         entry = store.index.get(self._scheduler.slots.get(slot, 0))
         if entry is None:
             raise InputError(f"slot {slot[1]} has no finished sequence")
@@ -162,7 +162,7 @@ class SessionPaths:
                 raise ApiError(413, f"the body exceeds {_BODY_BYTES} bytes", code="body_too_large")
         return parse(SlotRequest, body, ignore_unknown=self._ignore_unknown).filename
 
-    async def _with(self, work: Callable[[PrefixStore], Result]) -> Result:
+    async def _with(self, work: Callable[[SessionStore], Result]) -> Result:
         """Call `work` in the scheduler's thread. Raises ApiError."""
         try:
             return await asyncio.wrap_future(self._scheduler.with_sessions(work))
@@ -174,7 +174,7 @@ class SessionPaths:
             raise ApiError(503, str(error), code="unavailable") from error
 
 
-def _find(store: PrefixStore, wanted: str, tenant: str) -> Entry:
+def _find(store: SessionStore, wanted: str, tenant: str) -> Entry:
     """The session with this name or number. Raises InputError."""
     entry = store.index.look_up(wanted, tenant)
     if entry is None:

@@ -9,10 +9,10 @@ from contextlib import suppress
 from dataclasses import replace
 
 from kvdrive.errors import KvdriveError
-from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.server.call_reader import reader_of
 from kvdrive.server.calls import Call
 from kvdrive.server.constraints import asks_for_grammar
+from kvdrive.server.engine import ServedModel
 from kvdrive.server.errors import ApiError
 from kvdrive.server.generation import Form, Generation
 from kvdrive.server.inputs import Input
@@ -25,7 +25,7 @@ from kvdrive.server.settings import Settings
 class Submissions:
     """Queues requests that can be served."""
 
-    def __init__(self, checkpoint: Checkpoint, scheduler: Scheduler, replays: Replays, settings: Settings) -> None:
+    def __init__(self, checkpoint: ServedModel, scheduler: Scheduler, replays: Replays, settings: Settings) -> None:
         self._tokenizer, self._stop_ids = checkpoint.tokenizer, checkpoint.stop_ids
         self._scheduler = scheduler
         self._replays = replays

@@ -6,12 +6,11 @@ import re
 
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
-from transformers import PreTrainedTokenizerBase
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 import kvdrive
-from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.server.bodies import Bodies
+from kvdrive.server.engine import ServedModel
 from kvdrive.server.errors import ApiError
 from kvdrive.server.fields import Json
 from kvdrive.server.session_paths import Handler
@@ -26,8 +25,8 @@ _NO_TEXT = "\ufffd"  # what a tokenizer writes for bytes that are no character
 class TokenPaths:
     """`slots`: how many sequences run at once."""
 
-    def __init__(self, checkpoint: Checkpoint, bodies: Bodies, settings: Settings, slots: int) -> None:
-        self._tokenizer: PreTrainedTokenizerBase = checkpoint.tokenizer
+    def __init__(self, checkpoint: ServedModel, bodies: Bodies, settings: Settings, slots: int) -> None:
+        self._tokenizer = checkpoint.tokenizer
         self._bodies = bodies
         self._settings = settings
         self._slots = slots

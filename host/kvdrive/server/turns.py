@@ -11,26 +11,21 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
-from transformers import PreTrainedModel
 
 from kvdrive.errors import TargetError, UnsupportedError
-from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.sampling import choose
-from kvdrive.kvcache.hf_cache import HfCache
 from kvdrive.nvme.errors import CommandError
-from kvdrive.plugins.transformers import Attachment
-from kvdrive.prefix.open_session import OpenSession
 from kvdrive.server.chances import Chances
+from kvdrive.server.engine import Engine
+from kvdrive.server.engine import Sequence as Computed
 from kvdrive.server.grammar import GrammarError
-from kvdrive.server.idle import IdleSequences
 from kvdrive.server.jobs import End, Job, Limits, Prompt, Token
 from kvdrive.server.metrics import Metrics
-from kvdrive.server.prefix_cache import PrefixCache
 
 log = logging.getLogger(__name__)
-Finished = IdleSequences | PrefixCache
 _SCORED = 64  # tokens of a prompt whose logits are in memory at the same time
 
 
@@ -42,7 +37,7 @@ class Running:
     """
 
     job: Job
-    cache: HfCache
+    sequence: Computed
     cached: int
     resume: str
     tokens: list[int]
@@ -53,13 +48,13 @@ class Running:
 
     @property
     def computed(self) -> int:
-        """Tokens that were computed, those included that have left the cache."""
-        return int(self.cache.get_seq_length())
+        """Tokens that were computed, those included that have left the sequence."""
+        return self.sequence.computed
 
     @property
     def held(self) -> int:
         """Tokens of it that are on the drives or in flight."""
-        return self.computed - self.cache.batch.removed
+        return self.computed - self.sequence.removed
 
     @property
     def in_prompt(self) -> bool:
@@ -68,19 +63,15 @@ class Running:
 
 
 class Turns:
-    """Begins, advances and ends sequences. `slots`: the session that each tenant saved last on each slot.
+    """Begins, advances and ends sequences of `engine`. `slots`: the session that each tenant saved last on each slot.
 
-    `finished` stores the sequences that end. All methods are for the scheduler's thread.
+    All methods are for the scheduler's thread.
     """
 
-    def __init__(
-        self, checkpoint: Checkpoint, attachment: Attachment, finished: Finished, limits: Limits, metrics: Metrics
-    ) -> None:
-        self.finished = finished
+    def __init__(self, engine: Engine[Any], limits: Limits, metrics: Metrics) -> None:
         self.running: list[Running] = []
         self.slots: dict[tuple[str, int], int] = {}
-        self._model: PreTrainedModel = checkpoint.model
-        self._attachment = attachment
+        self._engine = engine
         self._limits = limits
         self._metrics = metrics
         self._said = min(limits.batch, limits.running) == 1
@@ -88,26 +79,24 @@ class Turns:
     @property
     def in_memory(self) -> set[int]:
         """The sessions whose running sequence is in memory, and is stored on the drive as well."""
-        batches = [running.cache.batch for running in self.running]
-        listeners = [one.listener for one in batches if not one.placement.drives_attend]
-        return {one.number for one in listeners if isinstance(one, OpenSession) and one.number is not None}
+        return self._engine.in_memory([running.sequence for running in self.running])
 
     def begin(self, job: Job) -> None:
         """Let a job join. Raises InputError for the name of a session that is in use."""
-        taken = self.finished.take(job.asked)
-        taken.cache.batch.statistics.measure_unread_anew()
-        cached = int(taken.cache.get_seq_length())
+        begun = self._engine.begin(job.asked)
+        sequence, cached = begun.sequence, begun.sequence.computed
         job.slot = min(set(range(self._limits.running)) - {running.job.slot for running in self.running})
-        self._metrics.resumes.labels(taken.resume).inc()
+        self._metrics.resumes.labels(begun.resume).inc()
         self._metrics.prompt_tokens.inc(len(job.prompt))
         self._metrics.cached_tokens.inc(cached)
-        alone = self._attachment.why_alone(taken.cache)
+        alone = self._engine.why_alone(sequence)
         if alone and not self._said:
             log.warning("sequences do not share decode steps: %s", alone)
             self._said = True
         generator = torch.Generator().manual_seed(job.sampling.seed)
-        self.running.append(Running(job, taken.cache, cached, taken.resume, list(job.prompt), generator, not alone))
-        self.running[-1].removed_before = taken.cache.batch.removed
+        running = Running(job, sequence, cached, begun.resume, list(job.prompt), generator, not alone)
+        running.removed_before = sequence.removed
+        self.running.append(running)
 
     def turn(self) -> None:
         """Advance every sequence. A failed command ends only the sequence that needs it. Raises TargetError."""
@@ -146,9 +135,9 @@ class Turns:
 
         A call that is not supported is not tried again.
         """
-        ids = torch.tensor([running.tokens[-1] for running in several])
+        tokens = [running.tokens[-1] for running in several]
         try:
-            logits, failed = self._attachment.step_together([running.cache for running in several], ids)
+            logits, failed = self._engine.step([running.sequence for running in several], tokens)
         except Exception as error:
             for running in several:
                 running.shares = not isinstance(error, UnsupportedError)
@@ -163,21 +152,19 @@ class Turns:
     def _prefill(self, running: Running) -> None:
         """Compute the next chunk of a prompt; behind its last one, choose the first token. Prompts take turns."""
         job, computed, prompt = running.job, running.computed, running.job.prompt
-        size = self._limits.chunk if running.cache.batch.is_on_drives else 0
+        size = self._limits.chunk if running.sequence.in_parts else 0
         if job.computes_chances:
             size = min(size or _SCORED, _SCORED)
         chunk = prompt[computed : computed + size] if size else prompt[computed:]
-        running.cache.batch.part.in_prompt = running.cached == 0 and computed > 0
         logits = self._score(running, chunk) if job.computes_chances else self._call(running, chunk)
         if logits is None:
             return
-        running.cache.batch.part.in_prompt = False
         self._metrics.chunks.inc()
         if running.computed < len(prompt):
             self.running.remove(running)  # the next prompt's turn
             self.running.append(running)
             return
-        running.resume = self.finished.strategy(running.cache) or running.resume
+        running.resume = self._engine.strategy(running.sequence) or running.resume
         self._metrics.first_token.observe(time.perf_counter() - job.arrived)
         if job.followers:
             self._share(running)
@@ -192,7 +179,7 @@ class Turns:
         """Let the other choices of a request find the prompt that was computed. Raises TargetError."""
         job = running.job
         try:
-            self.finished.share(job.prompt, running.cache, job.tenant, job.followers)
+            self._engine.share(running.sequence, job.prompt, job.tenant, job.followers)
         except CommandError as error:
             log.warning("a prompt is computed again for each choice: %s", error)
 
@@ -212,20 +199,17 @@ class Turns:
         """Logits [1, vocabulary] behind `tokens`, or behind `every` one of them; None if the call failed and the
         sequence has ended.
         """
+        in_prompt = running.in_prompt and running.cached == 0 and running.computed > 0
         try:
-            with torch.no_grad():
-                ids = torch.tensor([tokens], device=self._model.device)
-                kept = len(tokens) if every else 1
-                output = self._model(ids, past_key_values=running.cache, use_cache=True, logits_to_keep=kept)
+            return self._engine.compute(running.sequence, tokens, len(tokens) if every else 1, in_prompt=in_prompt)
         except TargetError:
             raise
         except Exception as error:
             log.warning("a generation failed: %s", error)
             self.running.remove(running)
-            self.finished.drop(running.cache)
+            self._engine.drop(running.sequence)
             running.job.tell(End(error))
             return None
-        return output.logits[0, -kept:].float().cpu()
 
     def _take(self, running: Running, logits: torch.Tensor) -> None:
         """Choose the next token and tell the client; after the last one, the sequence ends."""
@@ -261,12 +245,12 @@ class Turns:
     def _end(self, running: Running, error: Exception | None = None) -> None:
         """Save what was computed, and end the sequence."""
         self.running.remove(running)
-        number, removed, unread = None, running.cache.batch.removed, running.cache.batch.statistics.unread_mass()
+        number, removed, unread = None, running.sequence.removed, running.sequence.unread()
         self._metrics.removed_tokens.inc(removed - running.removed_before)
-        if running.cache.get_seq_length():
-            number = self.finished.put(running.tokens, running.cache, running.job.tenant)
+        if running.computed:
+            number = self._engine.put(running.sequence, running.tokens, running.job.tenant)
         else:
-            self.finished.drop(running.cache)
+            self._engine.drop(running.sequence)
         if number is not None:
             self.slots[running.job.tenant, running.job.slot] = number
         running.job.tell(End(error, number, removed, unread))

@@ -25,6 +25,7 @@ from kvdrive.prefix.options import SessionOptions
 from kvdrive.server.jobs import End, Event, Job, Limits, Token
 from kvdrive.server.metrics import Metrics
 from kvdrive.server.scheduler import Scheduler
+from kvdrive.server.transformers_engine import open_engine
 from kvdrive.targets.opening import open_drives
 from kvdrive.targets.options import DriveOptions
 
@@ -79,9 +80,10 @@ def serve(checkpoint: Checkpoint, work: Work, batch: int, idle: int, threads: in
     drives = open_drives(DriveOptions(target="cpu", threads=threads, capacity_bytes=capacity))
     limits = Limits(room, running=work.conversations, idle=idle, batch=batch)
     sessions = SessionOptions() if idle else None
-    scheduler = Scheduler(checkpoint, drives, RunConfig(), limits, metrics, threads, sessions)
+    engine = open_engine(checkpoint, drives, RunConfig(), idle, threads, sessions)
+    scheduler = Scheduler(engine, limits, metrics)
     scheduler.start()
-    vocabulary = checkpoint.model.get_input_embeddings().num_embeddings
+    vocabulary = checkpoint.vocabulary
     began, worked = time.perf_counter(), time.process_time()
     talks = [
         threading.Thread(target=talk, args=(scheduler, work, number, vocabulary))

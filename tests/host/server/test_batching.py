@@ -25,6 +25,7 @@ from kvdrive.prefix.rates import Rates
 from kvdrive.server.jobs import DeadlinePassed, End, Job, Limits, Token
 from kvdrive.server.metrics import RATE_SECONDS, Metrics, Rate
 from kvdrive.server.scheduler import Scheduler
+from kvdrive.server.transformers_engine import open_engine
 from kvdrive.targets.opening import DriveOptions, open_drives
 
 LONG = SMALL | {"max_position_embeddings": 4096}
@@ -49,9 +50,9 @@ class Requests:
         checkpoint = Checkpoint("tiny", None, self.model, None)
         opened = open_drives(DriveOptions(drives=drives, capacity_bytes=1 << 26))
         self.metrics = Metrics()
-        self.scheduler = Scheduler(
-            checkpoint, opened, attention or RunConfig(), Limits(20_000, **limits), self.metrics, 1, sessions
-        )
+        limits = Limits(20_000, **limits)
+        engine = open_engine(checkpoint, opened, attention or RunConfig(), limits.idle, 1, sessions)
+        self.scheduler = Scheduler(engine, limits, self.metrics)
         self._ends_of_text = checkpoint.stop_ids
         self.order, self.ends = [], {}
         self._ends = queue.Queue()

@@ -3,11 +3,23 @@
 import json
 import shutil
 from dataclasses import asdict
+from functools import partial
 
 import pytest
 import torch
 from served_here import ServedHere
-from server_process import PROMPT, Server
+from server_process import Server
+from session_scenarios import (
+    LONG,
+    ask,
+    goes_on_with_tokens_of_a_name,
+    kill,
+    models_refuse_each_other,
+    saves_what_runs_on_sigterm,
+    sessions_are_removed_and_bounded,
+    slots_are_saved_and_restored,
+    survives_a_kill,
+)
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
@@ -15,7 +27,6 @@ from kvdrive.cli.main import app
 from kvdrive.prefix.options import Bounds, SessionOptions
 from kvdrive.prefix.rates import Rates
 
-LONG = " ".join([PROMPT] * 3)
 ATTENDING_PAYS = Rates(1, 0, 1, 0, 1, 1, 0, 0, 0)  # measured ones depend on what else this machine does
 
 
@@ -51,18 +62,6 @@ def serve_here(checkpoint, tmp_path):
         server.close()
 
 
-def kill(server):
-    server.kill()
-    server.process.stdout.close()
-    server.client.close()
-
-
-def ask(server, prompt, tokens=12, **fields):
-    answer = server.complete(prompt=prompt, max_tokens=tokens, **fields).json()
-    usage = answer["usage"]
-    return answer["choices"][0]["text"], usage["prompt_tokens_details"]["cached_tokens"], answer
-
-
 @pytest.mark.slow
 def test_sequences_in_memory_survive_kill_9_as_well(serve):
     options = ("--active", "memory", "--memory", "64M", "--concurrency", "1")
@@ -83,26 +82,7 @@ def test_sequences_in_memory_survive_kill_9_as_well(serve):
 
 
 def test_a_conversation_survives_kill_9(serve, checkpoint):
-    server = serve()
-    first, cached, answer = ask(server, LONG, session="talk")
-    assert (cached, answer["kvdrive"]["resume"]) == (0, "none")
-    assert answer["kvdrive"]["kv_uri"] == "kvdrive:talk"
-    prompt_tokens = answer["usage"]["prompt_tokens"]
-    kill(server)
-
-    server = serve()
-    listed = server.client.get("/v1/sessions").json()["data"]
-    assert [(one["name"], one["tokens"], one["open"]) for one in listed] == [("talk", prompt_tokens + 11, False)]
-    second, cached, answer = ask(server, LONG + first, kv_uri="kvdrive:talk")
-    assert prompt_tokens - 4 < cached < answer["usage"]["prompt_tokens"]
-    assert answer["kvdrive"]["resume"] == "attend"
-    _, shared, _ = ask(server, LONG + " Another end.")  # another conversation with the same beginning
-    assert shared > prompt_tokens - 8
-    assert server.metric("kvdrive_sessions_hits_total") == 2
-    assert server.metric("kvdrive_sessions_stored") == 2
-    assert server.metric("kvdrive_sessions_bytes_written_total") > 0
-    assert server.metric("kvdrive_resumes_total") == 2
-    assert (first, second) == (stock(checkpoint, LONG), stock(checkpoint, LONG + first))
+    survives_a_kill(serve, partial(stock, checkpoint))
 
 
 def test_a_conversation_of_a_model_with_windows_survives_the_server(serve_here, hybrid_checkpoint):
@@ -138,19 +118,9 @@ def test_sessions_of_layer_inputs_survive_kill_9(serve, checkpoint):
 
 
 def test_a_named_session_continues_with_the_tokens_that_it_holds(serve_here, checkpoint):
-    """The session's tokens are not those that the tokenizer makes of its text, as after sampling."""
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
     letters = [token for letter in LONG for token in tokenizer(letter)["input_ids"]]
-    server = serve_here()
-    server.complete(prompt=letters, max_tokens=1, session="talk")
-    _, cached, _ = ask(server, LONG + " And more.")
-    assert cached < 20  # without the name tokens are compared
-    _, cached, answer = ask(server, LONG + " And more.", session="talk")
-    assert cached == len(letters)
-    assert answer["usage"]["prompt_tokens"] > len(letters)
-    assert answer["kvdrive"]["resume"] == "attend"
-    chat = {"model": "tiny", "messages": [{"role": "user", "content": LONG}], "max_tokens": 2, "session": "new"}
-    assert server.client.post("/v1/chat/completions", json=chat).status_code == 200
+    goes_on_with_tokens_of_a_name(serve_here, letters)
 
 
 def stock(checkpoint, prompt, new_tokens=12):
@@ -163,72 +133,27 @@ def stock(checkpoint, prompt, new_tokens=12):
 
 
 def test_a_running_answer_is_saved_on_sigterm(serve):
-    server = serve()
-    request = {"model": "tiny", "prompt": LONG, "max_tokens": 3000, "stream": True, "temperature": 0}
-    with server.client.stream("POST", "/v1/completions", json=request) as response:
-        lines = response.iter_lines()
-        for _ in range(80):
-            next(lines)
-    server.close()
-    server = serve()
-    (kept,) = server.client.get("/v1/sessions").json()["data"]
-    _, cached, answer = ask(server, LONG)
-    assert cached == answer["usage"]["prompt_tokens"] - 1
-    assert kept["tokens"] >= cached + 30
+    saves_what_runs_on_sigterm(serve)
 
 
 def test_slots_save_and_restore(serve_here):
-    server = serve_here()
-    text, _, answer = ask(server, LONG)
-    save = server.client.post("/slots/0?action=save", json={"filename": "saved"}).json()
-    assert save["n_saved"] == answer["usage"]["prompt_tokens"] + 11
-    server = serve_here()
-    restored = server.client.post("/slots/1?action=restore", json={"filename": "saved"}).json()
-    assert restored["n_restored"] == save["n_saved"]
-    assert ask(server, LONG + text)[1] > answer["usage"]["prompt_tokens"] - 4
-    for query, body, status in (
-        ("action=restore", {"filename": "nothing"}, 404),
-        ("action=save", {"filename": "../x"}, 400),
-        ("action=copy", {"filename": "x"}, 400),
-        ("action=save", {}, 400),
-    ):
-        assert server.client.post(f"/slots/3?{query}", json=body).status_code == status
-    empty = server.client.post("/slots/3?action=save", json={"filename": "x"})
-    assert empty.json()["error"]["code"] == "session_not_found"
+    slots_are_saved_and_restored(serve_here)
 
 
 def test_sessions_are_removed_and_bounded(serve_here):
-    server = serve_here(sessions=SessionOptions(bounds=Bounds(sessions=2), eviction="fifo"))
-    for word in ("one", "two", "three"):
-        ask(server, f"{word} {LONG}")
-    listed = server.client.get("/v1/sessions").json()["data"]
-    assert len(listed) == 2
-    assert server.metric("kvdrive_sessions_evictions_total") == 1
-    assert server.client.delete(f"/v1/sessions/{listed[0]['id']}").json()["deleted"]
-    assert server.client.delete("/v1/sessions/nothing").status_code == 404
-    assert server.metric("kvdrive_sessions_stored") == 1
-    assert server.complete(prompt="x", session="a/b").status_code == 400
-    assert server.complete(prompt="x", kv_uri="file:a").status_code == 400
+    bounds = SessionOptions(bounds=Bounds(sessions=2), eviction="fifo")
+    sessions_are_removed_and_bounded(serve_here(sessions=bounds))
 
 
 def test_models_refuse_each_others_k_and_v(serve_here, checkpoint, tmp_path):
-    """Other weights of the same name and shape, on the same drives: nothing is found, and names are not taken over."""
-    server = serve_here()
-    ask(server, LONG, session="talk")
     other = shutil.copytree(checkpoint, tmp_path / "other")
     model = AutoModelForCausalLM.from_pretrained(checkpoint)
     with torch.no_grad():
         model.model.layers[1].self_attn.k_proj.weight.mul_(-1.5)
     model.save_pretrained(other)
-    server = serve_here(model=other)
-    refused = server.complete(prompt=LONG, max_tokens=2, session="talk")
-    assert refused.status_code == 409
-    assert refused.json()["error"]["code"] == "session_unavailable"
-    assert "another model" in refused.json()["error"]["message"]
-    text, cached, answer = ask(server, LONG)
-    assert (cached, answer["kvdrive"]["resume"]) == (0, "none")
-    assert text == stock(other, LONG) != stock(checkpoint, LONG)
-    assert server.metric("kvdrive_sessions_hits_total") == 0
+    models_refuse_each_other(
+        serve_here, partial(serve_here, model=other), partial(stock, checkpoint), partial(stock, other)
+    )
 
 
 @pytest.mark.slow

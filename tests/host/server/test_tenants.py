@@ -4,7 +4,6 @@ import pytest
 from served_here import ServedHere
 from server_process import Server
 
-from kvdrive.config.run import RunConfig
 from kvdrive.errors import InputError
 from kvdrive.generation.sampling import Sampling
 from kvdrive.server.errors import ApiError
@@ -178,7 +177,7 @@ def test_the_next_request_is_of_the_tenant_that_has_the_fewest_running():
 
 def test_a_tenant_that_fills_the_queue_shuts_nobody_out():
     """The scheduler is not started, so that nothing leaves the queue."""
-    scheduler = Scheduler(None, None, RunConfig(), Limits(100, waiting=2), Metrics())
+    scheduler = Scheduler(None, Limits(100, waiting=2), Metrics())
     for _ in range(2):
         scheduler.submit(job("alice"))
     with pytest.raises(QueueFull):
@@ -188,7 +187,7 @@ def test_a_tenant_that_fills_the_queue_shuts_nobody_out():
 
 
 def test_choices_of_one_request_wait_as_one_and_for_their_prompt():
-    scheduler = Scheduler(None, None, RunConfig(), Limits(100, waiting=2), Metrics())
+    scheduler = Scheduler(None, Limits(100, waiting=2), Metrics())
     leader, follower, other = job("alice"), job("alice"), job("alice")
     follower.leader, follower.ask = leader, leader.ask
     scheduler.submit(leader, follower)
