@@ -1,13 +1,14 @@
 """Rates, sizes, powers and prices of hardware, each with its source.
 
-A source begins with `published` (a data sheet), `paper` (measured or stated in one) or `assumed` (says from what).
+A source begins with `published` (a data sheet), `paper` (measured or stated in one), `measured` (here) or `assumed`
+(says from what).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-SOURCES = ("published", "paper", "assumed")
+SOURCES = ("published", "paper", "measured", "assumed")
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,10 @@ def _published(value: float, what: str) -> Figure:
 
 def _paper(value: float, what: str) -> Figure:
     return Figure(value, f"paper: {what}")
+
+
+def _measured(value: float, what: str) -> Figure:
+    return Figure(value, f"measured: {what}")
 
 
 def _assumed(value: float, what: str) -> Figure:
@@ -211,8 +216,17 @@ PCIE3_X16_EFFECTIVE = _assumed(13e9, "half of PCI Express 4.0")
 PCIE5_X16_EFFECTIVE = _assumed(52e9, "twice PCI Express 4.0")
 PCIE4_X16 = _paper(32e9, "InstInfer, section VI-A: what the A6000's link carries at most")
 LINKS = {"PCIe 3.0 x16": PCIE3_X16_EFFECTIVE, "PCIe 4.0 x16": PCIE4_X16_EFFECTIVE, "PCIe 5.0 x16": PCIE5_X16_EFFECTIVE}
-ETHERNET_100G = _published(12.5e9, "100 Gbit/s Ethernet, without overhead")
+INSTCSD_LINK = _paper(7e9, "InstInfer, section V-B: PCI Express 4.0 x4 of the drive")
+SMARTSSD_UPLINK = _paper(
+    16e9, "HILOS, section 4.2: the drives' 48 GB/s are 3 times what their chassis' 16 lanes of PCI Express 4.0 carry"
+)
+ETHERNET_100G = _published(12.5e9, "100 Gbit/s Ethernet, or InfiniBand EDR, without overhead")
 NETWORK_LATENCY = _assumed(20e-6, "one all-reduce of a few KB between hosts")
+
+TRANSFORMERS_LAYER = _measured(
+    18.05e-3 / 16,
+    "results/gpu/h200.json: a decode step of transformers, 16 layers, K and V in host memory; its kernels take 2 ms",
+)
 
 SERVER_USD = _paper(15000, "HILOS, section 6")
 EXPANSION_USD = _paper(10000, "HILOS, section 6: chassis for 16 SmartSSDs")

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#222222")  # Paul Tol's bright
 MARKS = "os^Dv<>P"
-_WIDTH, _HEIGHT, _TITLE = 4.6, 3.6, 0.3  # inches of a chart, and of the figure's title
-_LEFT, _RIGHT, _BELOW, _ABOVE = 0.85, 0.12, 1.15, 0.3  # inches around a chart's axes
+_WIDTH, _AXES = 4.8, 2.15  # inches: width of a chart, height of its axes
+_LEFT, _RIGHT, _ABOVE = 1.1, 0.12, 0.3  # around a chart's axes
+_TITLE = 0.22  # a line of the figure's title
+_LINE, _ENTRY = 0.125, 0.165  # a line of a tick's name or an axis' label, and of the legend
 _DPI = 100
 _COLUMNS = 3
-_WRAP, _NAMES = 32, 44  # characters in a line of a label, and of the names of all groups of bars
+_WRAP, _NAMES, _WORDS = 32, 44, 11  # characters in a line of a label, in the names of all groups, in an inch of title
+_MANY = 6  # groups of bars: the names of more are smaller
 _DIGEST = "Description"
 
 
@@ -51,15 +54,18 @@ def drawn(figure: dict[str, Any]) -> Figure:
     charts = figure["charts"]
     columns = min(_COLUMNS, len(charts))
     rows = -(-len(charts) // columns)
-    width, height = _WIDTH * columns, _HEIGHT * rows + _TITLE
+    below = max(_legend_at(chart) + _LINE + _ENTRY * _legend_lines(chart) for chart in charts)
+    title = textwrap.wrap(figure["title"], int(_WORDS * _WIDTH * columns))
+    row = _ABOVE + _AXES + below
+    width, height = _WIDTH * columns, row * rows + _TITLE * len(title) + 0.1
     canvas = Figure(figsize=(width, height))
     axes = [
         canvas.add_axes(
             (
                 (number % columns * _WIDTH + _LEFT) / width,
-                ((rows - 1 - number // columns) * _HEIGHT + _BELOW) / height,
+                ((rows - 1 - number // columns) * row + below) / height,
                 (_WIDTH - _LEFT - _RIGHT) / width,
-                (_HEIGHT - _BELOW - _ABOVE) / height,
+                _AXES / height,
             )
         )
         for number in range(len(charts))
@@ -68,8 +74,37 @@ def drawn(figure: dict[str, Any]) -> Figure:
         if chart["title"] == figure["title"]:
             chart = chart | {"title": ""}
         _chart(place, chart)
-    canvas.suptitle(figure["title"], fontsize=11, y=1 - 0.08 / height)
+    canvas.suptitle("\n".join(title), fontsize=11, y=1 - 0.08 / height)
     return canvas
+
+
+def _tick_names(chart: dict[str, Any]) -> list[str]:
+    """Of the groups of bars, in lines; empty on an axis of numbers."""
+    places = chart["places"]
+    if chart["style"] == "lines":
+        return []
+    each = max(5, _NAMES // len(places))
+    return ["\n".join(textwrap.wrap(str(place), each, break_long_words=False)) for place in places]
+
+
+def _legend_at(chart: dict[str, Any]) -> float:
+    """Inches from the axes to the legend: what names of ticks and the label take."""
+    lines = max((name.count("\n") + 1 for name in _tick_names(chart)), default=1)
+    return 0.1 + _LINE * (lines + bool(chart["x"])) + 0.06
+
+
+def _legend_lines(chart: dict[str, Any]) -> int:
+    """Lines of text of the longer of the legend's two columns."""
+    says = [_said(point) for point in chart["published"] if point["x"] is None]
+    stars = ["paper"] if any(point["x"] is not None for point in chart["published"]) else []
+    entries: list[str] = [*says, *(one["name"] for one in chart["series"]), *stars]
+    half = -(-len(entries) // 2)
+    columns = (entries[:half], entries[half:])
+    return max(sum(len(entry.splitlines()) for entry in column) for column in columns)
+
+
+def _said(point: dict[str, Any]) -> str:
+    return "\n".join(textwrap.wrap(f"paper: {point['says']}", _WRAP))
 
 
 def _chart(axes: Axes, chart: dict[str, Any]) -> None:
@@ -79,7 +114,6 @@ def _chart(axes: Axes, chart: dict[str, Any]) -> None:
     width = 0.8 / (1 if chart["style"] == "stack" else len(series))
     bottom = [0.0] * len(places)
     where: dict[str, float] = {}  # offset of a series' bars
-    below = 0.19 if chart["x"] else 0.13  # of the axes' height: where the legend begins
     for number, one in enumerate(series):
         colour, values = COLOURS[number % len(COLOURS)], [v if v is not None else float("nan") for v in one["values"]]
         if numbers:
@@ -92,13 +126,8 @@ def _chart(axes: Axes, chart: dict[str, Any]) -> None:
             axes.bar([x + where[one["name"]] for x in at], values, width, color=colour, label=one["name"])
     _published(axes, chart, where)
     if not numbers:
-        names = [
-            "\n".join(textwrap.wrap(str(place), max(8, _NAMES // len(places)), break_long_words=False))
-            for place in places
-        ]
-        axes.set_xticks(at, names, fontsize=8)
+        axes.set_xticks(at, _tick_names(chart))
         axes.set_xlim(-0.55, len(places) - 0.45)
-        below += 0.05 * max(name.count("\n") for name in names)
     else:
         _scale(axes, chart)
     if "y" in chart["log"]:
@@ -113,6 +142,7 @@ def _chart(axes: Axes, chart: dict[str, Any]) -> None:
     axes.set_xlabel(chart["x"], fontsize=8)
     axes.set_ylabel("\n".join([*textwrap.wrap(chart["y"], _WRAP), f"({chart['origin']})"]), fontsize=8)
     axes.tick_params(labelsize=8)
+    axes.tick_params(axis="x", labelsize=8 if len(places) <= _MANY else 7)
     axes.grid(axis="y", alpha=0.3, linewidth=0.6)
     axes.set_axisbelow(True)
     handles, labels = axes.get_legend_handles_labels()
@@ -122,7 +152,8 @@ def _chart(axes: Axes, chart: dict[str, Any]) -> None:
         unique.keys(),
         fontsize=7,
         loc="upper center",
-        bbox_to_anchor=(0.5, -below),
+        bbox_to_anchor=(0.5, -_legend_at(chart) / _AXES),
+        borderaxespad=0,
         ncols=2,
         frameon=False,
     )
@@ -131,8 +162,8 @@ def _chart(axes: Axes, chart: dict[str, Any]) -> None:
 def _scale(axes: Axes, chart: dict[str, Any]) -> None:
     if "x" in chart["log"]:
         axes.set_xscale("log", base=2)
-        axes.set_xticks(chart["places"], [_short(place) for place in chart["places"]])
         axes.minorticks_off()
+    axes.set_xticks(chart["places"], [_short(place) for place in chart["places"]])
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
@@ -148,8 +179,7 @@ def _published(axes: Axes, chart: dict[str, Any], where: dict[str, float]) -> No
     dashes = itertools.cycle(("--", ":", "-."))
     for point in chart["published"]:
         if point["x"] is None:
-            label = "\n".join(textwrap.wrap(f"paper: {point['says']}", _WRAP))
-            axes.axhline(point["value"], color="black", linestyle=next(dashes), linewidth=1, label=label)
+            axes.axhline(point["value"], color="black", linestyle=next(dashes), linewidth=1, label=_said(point))
             continue
         x = point["x"]
         if chart["style"] != "lines":

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from kvdrive.perf import hardware
-from kvdrive.perf.shapes import OPT_13B, OPT_30B, OPT_66B, ModelShape
+from kvdrive.perf.shapes import OPT_13B, OPT_30B, OPT_66B
 from kvdrive.study.hilos import figures as hilos
-from kvdrive.study.hilos.machine import HILOS
+from kvdrive.study.hilos.inputs import OPTS
+from kvdrive.study.hilos.machine import BATCH, CLUSTER, CLUSTER_GPUS, HILOS, SHARES
 from kvdrive.study.instinfer import figures as instinfer
 from kvdrive.study.instinfer.machine import INSTINFER
 from kvdrive.study.model import costs, decode
@@ -93,8 +94,8 @@ def _contexts() -> Iterator[Prediction]:
             theirs = hilos.flex_ssd(model, tokens).throughput
             mine = [
                 value / theirs
-                for alpha in hilos.SHARES[:-1]
-                for value in _attended(HILOS, Work(model, hilos.BATCH, tokens), Attending(16, alpha))
+                for alpha in SHARES[:-1]
+                for value in _attended(HILOS, Work(model, BATCH, tokens), Attending(16, alpha))
             ]
             yield Prediction(
                 "HILOS",
@@ -126,20 +127,6 @@ def _ablations() -> Iterator[Prediction]:
             ]
             setting = f"opt-30b, {tokens // 1024}K tokens, batch 16, 16 drives"
             yield Prediction("HILOS", setting, says, *_range(gains), "times", _NOMINAL)
-    pages = instinfer.paper_pages()
-    for batch in (64, 256):
-        base = instinfer.dense(batch).throughput
-        gains = [
-            instinfer.dense(batch, sparse=share).throughput / base for share in (pages, instinfer.executed_share())
-        ]
-        yield Prediction(
-            "InstInfer",
-            f"opt-13b, 1.5K tokens, batch {batch}, one drive",
-            "SparF 1/8 over dense",
-            *_range(gains),
-            "times",
-            "SparF as our drive executes it on made-up K; the paper's statement that pages keep half of the sparsity",
-        )
 
 
 def _gpus() -> Iterator[Prediction]:
@@ -150,7 +137,7 @@ def _gpus() -> Iterator[Prediction]:
     }
     base = _attended(HILOS, Work(OPT_66B, 16, 32768), Attending(16, 0.5))
     for name, (gpu, link) in links.items():
-        machine = replace(HILOS, gpu=gpu, link=link, uplink=link)
+        machine = replace(HILOS, gpu=gpu, link=link)
         values = [
             a / b for a, b in zip(_attended(machine, Work(OPT_66B, 16, 32768), Attending(16, 0.5)), base, strict=True)
         ]
@@ -165,21 +152,22 @@ def _gpus() -> Iterator[Prediction]:
 
 
 def _nodes() -> Iterator[Prediction]:
-    """vLLM on several hosts of 4 GPUs with 100 Gbit/s between them, beside 16 drives and one GPU."""
-    model: ModelShape = OPT_66B
-    for hosts in (1, 2, 4):
-        for tokens in (32768, 131072):
-            batch = min(16, decode.gpu_batch(HILOS, model, tokens, 4 * hosts))
+    """vLLM on hosts of 4 GPUs with 100 Gbit/s between them, beside 16 drives and one GPU: decode steps alone."""
+    for hosts in (2, 4):
+        gpus = hosts * CLUSTER_GPUS // 2
+        for tokens in (8192, 32768, 131072):
+            batch = min(BATCH, decode.gpu_batch(CLUSTER, OPT_66B, tokens, gpus))
             if not batch:
                 continue
-            work = Work(model, batch, tokens)
-            rates = []
-            for use in (1 - SPREAD, 1, 1 + SPREAD):
-                rates.append(decode.in_gpus(replace(HILOS, use=HILOS.use.times(use)), work, 4 * hosts).throughput)
-            mine = hilos.ours(model, tokens, 16).throughput
+            work = Work(OPT_66B, batch, tokens)
+            rates = [
+                decode.in_gpus(replace(CLUSTER, use=CLUSTER.use.times(use)), work, gpus).throughput
+                for use in (1 - SPREAD, 1, 1 + SPREAD)
+            ]
+            mine = hilos.ours(OPT_66B, tokens, 16).throughput
             yield Prediction(
                 "vLLM, several hosts",
-                f"{model.name}, {tokens // 1024}K tokens, {hosts} x 4 A100 40 GB, batch {batch}",
+                f"{OPT_66B.name}, {tokens // 1024}K tokens, {hosts} x 4 {CLUSTER.gpu.name}, batch {batch}",
                 "throughput over one A100 with 16 SmartSSDs at batch 16",
                 *_range([rate / mine for rate in rates]),
                 "times",
@@ -191,7 +179,7 @@ def _shares_of_steps() -> Iterator[Prediction]:
     """How much of InstInfer's step is access to K and V."""
     for count in (1, 2, 4):
         for batch in (64, 128, 256):
-            for name, sparse in (("dense", 1.0), ("SparF 1/8, the paper's pages", instinfer.paper_pages())):
+            for name, sparse in (("dense", 1.0), ("SparF 1/8", instinfer.executed_share())):
                 if count == 1 and sparse == 1.0:
                     continue  # inputs of the model follow from these
                 steps = _steps(INSTINFER, Work(OPT_13B, batch, instinfer.TOKENS), Attending(count, sparse=sparse))
@@ -207,14 +195,14 @@ def _shares_of_steps() -> Iterator[Prediction]:
 
 def _economy() -> Iterator[Prediction]:
     """Money, energy and wear of a token beside FlexGen with 4 SSDs, whose energy and price our model states, too."""
-    for model in hilos.OPTS:
+    for model in OPTS:
         theirs = hilos.flex_ssd(model, 32768)
         bought, burnt = (costs.usd_per_million_tokens(HILOS, theirs, 0), costs.joules_per_token(HILOS, theirs, 0))
         for count in (4, 8, 16):
             steps = [
                 step
-                for alpha in hilos.SHARES[:-1]
-                for step in _steps(HILOS, Work(model, hilos.BATCH, 32768), Attending(count, alpha))
+                for alpha in SHARES[:-1]
+                for step in _steps(HILOS, Work(model, BATCH, 32768), Attending(count, alpha))
             ]
             setting = f"{model.name}, 32K tokens, batch 16, {count} drives"
             how = "shares of X-cache from 0 to 0.5; " + _NOMINAL

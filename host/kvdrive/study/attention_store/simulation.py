@@ -22,8 +22,9 @@ _ROOT = -1
 class Result:
     """What a replay counted. `returning`: requests with history; `hits`: those of them that found some of it.
 
-    `memory_hits`: of the hits, those whose session was in memory. `recomputed`: requests whose K and V would have taken
-    longer to load than to compute. Times in seconds; `prefill` and `decode` are those of `gpus` GPUs.
+    `memory_hits`: of the hits, those whose session was in memory. `cached_tokens`: of the prompts, those that were
+    found; `recomputed`: requests with such tokens that would have taken longer to load than to compute, and
+    `loaded_tokens`: those of all others. Times in seconds; `prefill` and `decode` are those of `gpus` GPUs.
     """
 
     gpus: int = 1
@@ -33,6 +34,7 @@ class Result:
     memory_hits: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    loaded_tokens: int = 0
     recomputed: int = 0
     evictions: int = 0
     bytes_written: int = 0
@@ -53,6 +55,7 @@ class Result:
             "hit_rate_of_all": _share(self.hits, self.requests),
             "memory_share_of_hits": _share(self.memory_hits, self.hits),
             "token_hit_rate": _share(self.cached_tokens, self.prompt_tokens),
+            "token_load_rate": _share(self.loaded_tokens, self.prompt_tokens),
             "mean_ttft_seconds": _share(self.first_token, self.requests),
             "gpu_prefill_seconds": self.prefill,
             "prefill_tokens_per_second": _share(self.prompt_tokens, self.prefill),
@@ -164,17 +167,18 @@ class _Replay:
         result, model, request = self.result, self._model, waiting.request
         cached, entry = self._find(request)
         load = self._load(entry, cached, counts=cached > request.common and request.turn > 0)
-        compute = (request.tokens - cached) * model.prefill
+        compute = model.compute(request.tokens - cached, cached)
         if self._machine.overlap:  # the read buffer takes K and V while the request before computes
             loaded = max(self._loaded, self._began, waiting.seconds) + load
             busy = max(loaded - self._now, compute)
         else:
             loaded, busy = self._now + load, load + compute
-        if busy > (whole := request.tokens * model.prefill):  # a restore that does not pay is a recompute
-            busy, cached = whole, 0
+        if busy > (whole := model.compute(request.tokens)):  # a restore that does not pay is a recompute
+            busy = whole
             result.recomputed += 1
         elif cached:
             self._loaded = loaded
+            result.loaded_tokens += cached
         self._began = self._now
         self._now += busy
         result.requests += 1

@@ -5,5 +5,3 @@ from __future__ import annotations
 from kvdrive.study.stated import Stated
 
 PREFILL_SECONDS = Stated("AS-05", 0.360, "s", "prefill of 2K tokens of LLaMA-65B on four A100")
-PREFILL_SHARE = Stated("AS-24", 41.0, "%", "prefill's share of the GPU's time, computed")
-PREFILL_SHARE_LOADED = Stated("AS-24", 1.2, "%", "the same, loaded")

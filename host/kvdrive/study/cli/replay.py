@@ -100,7 +100,8 @@ def replay(
         return
     rows = {
         "hit_rate": "hits among requests with history", "hit_rate_of_all": "hits among all requests",
-        "token_hit_rate": "tokens found", "memory_share_of_hits": "hits in memory", "mean_ttft_seconds": "TTFT, s",
+        "token_hit_rate": "tokens found", "token_load_rate": "tokens loaded, where it pays",
+        "memory_share_of_hits": "hits in memory", "mean_ttft_seconds": "TTFT, s",
         "gpu_prefill_seconds": "prefill, s", "gpu_decode_seconds": "decode, s", "prefill_usd": "prefill, USD",
         "storage_usd": "storage, USD", "recomputed": "recomputed", "evictions": "evictions",
     }  # fmt: skip

@@ -16,11 +16,10 @@ from kvdrive.perf.kernel import kernel_rate
 from kvdrive.perf.shapes import OPT_66B, OPT_175B, ModelShape
 from kvdrive.study.claim import Claim, Kind, Relation
 from kvdrive.study.hilos import figures
-from kvdrive.study.hilos.machine import HILOS
+from kvdrive.study.hilos.inputs import LONG, OPTS
+from kvdrive.study.hilos.machine import BATCH, DRIVES, HILOS
 from kvdrive.study.model import costs, decode
 from kvdrive.study.model.decode import Step, Work
-
-_LONG = figures.CONTEXTS[3:]  # 32K to 128K tokens
 
 THIRD = xcache.Rates(drive=3.0, link=1.0)  # the paper's B_SSD / B_PCI = 3
 DDR4_RATE = 19.2e9  # bytes per second of DDR4-2400 with 64 bits
@@ -32,19 +31,19 @@ def _gflops(group: int) -> float:
 
 
 def _busiest() -> tuple[float]:
-    """Percent of a step that the busiest of GPU and link works, in the busiest of all models and contexts."""
-    steps = [figures.ours(model, tokens, 16, alpha=0.0) for model in figures.OPTS for tokens in figures.CONTEXTS]
-    return (max(100 * step.busy[part] / step.seconds for step in steps for part in ("gpu", "link")),)
+    """Percent of a step that the busier of GPU and CPU works, in the busiest of all models and contexts."""
+    steps = [figures.near(model, tokens) for model in OPTS for tokens in figures.CONTEXTS]
+    return (max(100 * step.busy.get(part, 0.0) / step.seconds for step in steps for part in ("gpu", "cpu")),)
 
 
 def _least_share() -> tuple[float]:
     """Percent of FlexGen's step that transfers of K and V take, OPT-175B, in the context where it is least."""
-    return (min(100 * figures.flex_ssd(OPT_175B, tokens).share("K and V") for tokens in figures.CONTEXTS),)
+    return (min(100 * figures.flex_ssd(OPT_175B, tokens).share("K and V") for tokens in LONG),)
 
 
 def _best_choices() -> list[tuple[float, float]]:
     """The best share of X-cache and the best interval between writes, by model and context."""
-    works = [Work(model, figures.BATCH, tokens) for model in figures.OPTS for tokens in figures.CONTEXTS]
+    works = [Work(model, BATCH, tokens) for model in OPTS for tokens in figures.CONTEXTS]
     return [(figures.best_share(work.model, work.tokens), figures.best_interval(work)) for work in works]
 
 
@@ -52,32 +51,28 @@ def _gains(
     baseline: Callable[[ModelShape, int], Step | None], drives: int, models: Sequence[ModelShape]
 ) -> list[float]:
     """Throughput of drives over a baseline, in all settings that it can run."""
-    pairs = [(figures.ours(model, tokens, drives), baseline(model, tokens)) for model in models for tokens in _LONG]
+    pairs = [(figures.ours(model, tokens, drives), baseline(model, tokens)) for model in models for tokens in LONG]
     return [ours.throughput / theirs.throughput for ours, theirs in pairs if theirs is not None]
 
 
 def _of_four(drives: int) -> tuple[float, float]:
-    gains = _gains(figures.flex_dram, drives, figures.OPTS)
+    gains = _gains(figures.flex_dram, drives, OPTS)
     return min(gains), max(gains)
 
 
 def _other_models() -> tuple[float, float]:
-    gains = [gain for of in (figures.flex_ssd, figures.flex_dram) for gain in _gains(of, 16, figures.OTHERS)]
+    gains = [gain for of in (figures.flex_ssd, figures.flex_dram) for gain in _gains(of, DRIVES, figures.OTHERS)]
     return min(gains), max(gains)
 
 
 def _no_engines() -> tuple[float, float]:
-    gains = [figures.flex_16(m, t).throughput / figures.flex_ssd(m, t).throughput for m in figures.OPTS for t in _LONG]
+    gains = [figures.flex_16(m, t).throughput / figures.flex_ssd(m, t).throughput for m in OPTS for t in LONG]
     return min(gains), max(gains)
 
 
 def _attending_only() -> float:
-    """16 drives without X-cache over FlexGen, the best of the OPT models and contexts."""
-    return max(
-        figures.ours(model, tokens, 16, alpha=0.0).throughput / figures.flex_ssd(model, tokens).throughput
-        for model in figures.OPTS
-        for tokens in _LONG
-    )
+    """Drives that attend and nothing else over FlexGen, the best of the OPT models and contexts."""
+    return max(figures.near(m, t).throughput / figures.flex_ssd(m, t).throughput for m in OPTS for t in LONG)
 
 
 def _intervals() -> tuple[float, float]:
@@ -123,8 +118,8 @@ def _energy() -> tuple[float]:
                 - costs.joules_per_token(HILOS, figures.ours(model, tokens, 16), 16)
                 / costs.joules_per_token(HILOS, figures.flex_ssd(model, tokens), 0)
             )
-            for model in figures.OPTS
-            for tokens in _LONG
+            for model in OPTS
+            for tokens in LONG
         ),
     )
 
@@ -160,8 +155,7 @@ CLAIMS = (
         Kind.modelled,
         ours=_least_share,
         relation=Relation.at_least,
-        note="4K to 128K tokens, the least share",
-        differs="51 % at 128K: the CPU's attention takes nearly all of the rest; with short contexts, weights",
+        note="32K to 128K tokens, the least share; what FlexGen's software takes for a byte is from two other claims",
     ),
     Claim(
         "HIL-02",
@@ -180,9 +174,7 @@ CLAIMS = (
         Kind.modelled,
         ours=_busiest,
         relation=Relation.at_most,
-        note="the GPU or its link, the busier; OPT models with 4K to 128K tokens, 16 drives",
-        differs="the link carries the same weights with every context; below 20 % from 32K tokens on with OPT-30B and "
-        "66B, from 64K with OPT-175B",
+        note="the GPU or the CPU, the busier; OPT models with 4K to 128K tokens, 8 drives",
     ),
     Claim(
         "HIL-04",
@@ -210,8 +202,7 @@ CLAIMS = (
         "times",
         Kind.modelled,
         ours=lambda: _of_four(4),
-        note="OPT models, 32K to 128K tokens",
-        differs="FlexGen's attention on the CPU takes 29 GB/s, more than 4 drives of 3 GB/s give",
+        note="OPT models, 32K to 128K tokens; the rate of FlexGen's attention on the CPU is fitted to the lower end",
     ),
     Claim(
         "HIL-15",
@@ -220,9 +211,8 @@ CLAIMS = (
         (7.86,),
         "times",
         Kind.modelled,
-        lambda: (max(_gains(figures.flex_ssd, 16, figures.OPTS)),),
-        note="over FlexGen with 4 SSDs, OPT models, 32K to 128K tokens",
-        differs="over what is not said; over FlexGen with 4 SSDs the paper's drives alone reach 3.39 (HIL-24)",
+        lambda: (max(_gains(figures.flex_ssd, 16, OPTS)),),
+        note="16 drives over FlexGen with 4 SSDs, OPT models, 32K to 128K tokens",
     ),
     Claim(
         "HIL-16",
@@ -233,7 +223,7 @@ CLAIMS = (
         Kind.modelled,
         ours=_no_engines,
         note="OPT models, 32K to 128K tokens",
-        differs="the link that 16 drives share explains 3 %; the paper's lowest value needs a cost of its software",
+        differs="the lanes that 16 drives share make all settings 0.84; what sets the paper's apart is not stated",
     ),
     Claim(
         "HIL-17",
@@ -273,8 +263,8 @@ CLAIMS = (
         "times",
         Kind.modelled,
         ours=_other_models,
-        note="32K to 128K tokens, over FlexGen from SSDs and from host memory",
-        differs="of Mixtral with 32K tokens, FlexGen attends from host memory faster than the drives; GLaM gains more",
+        note="8 drives, 32K to 128K tokens, over FlexGen from SSDs and from host memory",
+        differs="Mixtral with 32K tokens waits for the experts' weights with either; GLaM gains by X-cache",
     ),
     Claim(
         "HIL-21",
@@ -285,7 +275,7 @@ CLAIMS = (
         Kind.modelled,
         settings=_best_choices,
         note="by throughput, three OPT models with 4K to 128K tokens",
-        differs="rebuilding K and V takes the GPU 4 FLOP per weight, so that 0.25 is best in 10 of 18 settings; "
+        differs="rebuilding K and V takes the GPU 4 FLOP per weight, so that 0.25 or less is best in all settings; "
         "the interval changes a step by 0.1 %, so that none of them is best",
     ),
     Claim(
@@ -305,8 +295,8 @@ CLAIMS = (
         "times",
         Kind.modelled,
         ours=lambda: (max(v for one in figures.by_answer() for v in one.values if v is not None),),
-        note="32K tokens in, up to 4K out, over FlexGen with 4 SSDs",
-        differs="the paper's baseline is slower than drives alone explain (HIL-15)",
+        note="32K tokens in, 16 to 4K out, 16 drives over FlexGen with 4 SSDs",
+        differs="with 4K out the prefill hardly counts; with 64, the paper's usual length, ours is 6.3 (OPT-30B)",
     ),
     Claim(
         "HIL-24",
@@ -316,7 +306,7 @@ CLAIMS = (
         "times",
         Kind.modelled,
         ours=lambda: (_attending_only(),),
-        note="FlexGen's rate on the CPU is from this claim at 3 GB/s; the drives' times are the drive library's",
+        note="8 drives; the rate at which FlexGen copies is fitted to this claim",
     ),
     Claim(
         "HIL-31",
@@ -361,7 +351,7 @@ CLAIMS = (
         Kind.modelled,
         ours=_energy,
         note="the most of OPT models with 32K to 128K tokens, over FlexGen with 4 SSDs",
-        differs="powers of data sheets, drawn all the time; the paper measures them, over its slowest baseline",
+        differs="powers of data sheets, drawn all the time; the paper measures them",
     ),
     Claim(
         "HIL-37",

@@ -1,19 +1,65 @@
-"""Inputs of the models that are results of HILOS."""
+"""Inputs of the models that are results of HILOS: what FlexGen's software takes there. Nothing else is fitted."""
 
 from __future__ import annotations
 
-from kvdrive.perf import hardware
-from kvdrive.study.hilos import stated
+from collections.abc import Callable
+
+from kvdrive.perf.shapes import OPT_30B, OPT_66B, OPT_175B
+from kvdrive.study.hilos import machine, stated
+from kvdrive.study.hilos.machine import BATCH, DRIVES, HILOS
 from kvdrive.study.inputs import Input
+from kvdrive.study.model import decode
+from kvdrive.study.model.decode import Attending, Work
+from kvdrive.study.stated import remembered
+
+OPTS = (OPT_30B, OPT_66B, OPT_175B)
+LONG = (32768, 65536, 131072)  # tokens of the contexts that the fits are over
+_WORKS = tuple(Work(model, BATCH, tokens) for model in OPTS for tokens in LONG)
+_FASTEST = 1e12  # bytes per second that no host memory has
 
 
+@remembered
 def _cpu_attention() -> float:
-    drives = stated.FLEXGEN_GAIN.value / (16 * hardware.SMARTSSD_P2P.value)
-    return 1 / (drives - 1 / (4 * hardware.PM9A3.read.value))
+    gain = stated.FLEXGEN_DRAM_GAIN.value
+    ours = [machine.fastest(work, 4).throughput for work in _WORKS]
+
+    def least(rate: float) -> float:
+        steps = [machine.flexgen_dram(work, rate) for work in _WORKS]
+        return min(a / b.throughput for a, b in zip(ours, steps, strict=True) if b is not None)
+
+    return _solved(lambda rate: least(rate) - gain)
+
+
+@remembered
+def _copied() -> float:
+    gain, attends = stated.FLEXGEN_GAIN.value, CPU_ATTENTION.value
+    how = Attending(DRIVES, interval=0)
+    ours = [decode.attended(HILOS, work, how).throughput for work in _WORKS]
+
+    def most(rate: float) -> float:
+        return max(a / machine.flexgen(work, attends, rate).throughput for a, work in zip(ours, _WORKS, strict=True))
+
+    return _solved(lambda rate: most(rate) - gain)
+
+
+def _solved(falls: Callable[[float], float]) -> float:
+    """Where a function that falls with a rate is 0, to a thousandth."""
+    low, high = 1e8, _FASTEST
+    while high > 1.001 * low:
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if falls(middle) > 0 else (low, middle)
+    return low
 
 
 CPU_ATTENTION = Input(
     _cpu_attention,
     "B/s",
-    "K and V that FlexGen's attention on the CPU takes: with 4 SSDs it lasts 3.39 times as long as 16 drives of 3 GB/s",
+    "K and V that FlexGen's attention on the CPU takes: 4 drives are at least 1.10 times as fast as FlexGen from host "
+    "memory",
+)
+FLEXGEN_COPY = Input(
+    _copied,
+    "B/s",
+    "K and V that FlexGen copies on their way from SSDs to the CPU: 8 drives that attend, nothing else, are at most "
+    "3.39 times as fast",
 )

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kvdrive.perf import hardware
 from kvdrive.study.attention_store.inputs import A100_USE
-from kvdrive.study.hilos.inputs import CPU_ATTENTION
-from kvdrive.study.model.decode import Machine, Offloading, Step, Work, offloaded
+from kvdrive.study.model import decode
+from kvdrive.study.model.decode import Attending, Machine, Offloading, Step, Work
+
+BATCH = 16
+DRIVES = 8  # section 6.1: SmartSSDs where nothing else is said
+SHARES = (0.0, 0.125, 0.25, 0.5, 1.0)  # of the work as X: powers of two, section 4.2
 
 HILOS = Machine(
     "HILOS",
@@ -16,15 +22,32 @@ HILOS = Machine(
     4,
     hardware.SMARTSSD,
     A100_USE,
+    uplink=hardware.SMARTSSD_UPLINK,
 )
+WITH_H100 = replace(HILOS, gpu=hardware.H100_80)
+CLUSTER = replace(HILOS, gpu=hardware.A6000)  # of two hosts with four GPUs each, which run vLLM
+CLUSTER_GPUS = 8
 
 
-def flexgen(machine: Machine, work: Work, ssds: float | None = None) -> Step:
-    """FlexGen with K and V on SSDs (`ssds`: their rate; default: the machine's), attention on the CPU."""
-    rate = machine.ssds * machine.ssd.read.value if ssds is None else ssds
-    return offloaded(machine, work, Offloading(rate, cpu=CPU_ATTENTION.value))
+def fastest(work: Work, drives: int) -> Step:
+    """A step with the best share of X-cache."""
+    return min((decode.attended(HILOS, work, Attending(drives, share)) for share in SHARES), key=_seconds)
 
 
-def flexgen_dram(machine: Machine, work: Work) -> Step:
-    """FlexGen with K and V in host memory, attention on the CPU."""
-    return offloaded(machine, work, Offloading(None, cpu=CPU_ATTENTION.value))
+def flexgen(work: Work, attends: float, copied: float, storage: float | None = None, machine: Machine = HILOS) -> Step:
+    """FlexGen with K and V on SSDs (`storage`: their rate; default: the machine's), and attention on the CPU.
+
+    Its CPU `attends` to, and its software has `copied`, so many bytes per second.
+    """
+    rate = machine.ssds * machine.ssd.read.value if storage is None else storage
+    return decode.offloaded(machine, work, Offloading(rate, cpu=attends, copied=copied))
+
+
+def flexgen_dram(work: Work, attends: float) -> Step | None:
+    """FlexGen with weights, K and V in host memory, with as many sequences as fit; None if none does."""
+    fits = min(work.batch, decode.host_batch(HILOS, work.model, work.tokens))
+    return decode.offloaded(HILOS, Work(work.model, fits, work.tokens), Offloading(None, cpu=attends)) if fits else None
+
+
+def _seconds(step: Step) -> float:
+    return step.seconds

@@ -27,19 +27,13 @@ def _saved(drives: int) -> tuple[float]:
 
 
 def _sparf_gain() -> tuple[float]:
-    return (figures.dense(256, sparse=figures.paper_pages()).throughput / figures.dense(256).throughput,)
-
-
-def _shares_of_kv() -> list[tuple[float]]:
-    """Percent of FlexGen's step that is access to K and V, by the batches that it can run."""
-    return [(100 * step.share("K and V"),) for batch in figures.BATCHES if (step := figures.flexgen(batch))]
+    return (figures.sparf(256).throughput / figures.dense(256).throughput,)
 
 
 def _best_over_flexgen() -> tuple[float]:
-    """The best of SparF over the best of FlexGen, over all batches that each can run."""
-    ours = max(figures.dense(batch, sparse=figures.paper_pages()).throughput for batch in figures.BATCHES)
-    theirs = max(step.throughput for batch in figures.BATCHES if (step := figures.flexgen(batch)))
-    return (ours / theirs,)
+    """The best of SparF, over all batches, over FlexGen with its K and V on the SSD."""
+    ours = max(figures.sparf(batch).throughput for batch in figures.BATCHES)
+    return (ours / figures.flexgen_step(figures.SSD_BATCH).throughput,)
 
 
 def _ranked() -> tuple[float]:
@@ -104,9 +98,8 @@ CLAIMS = (
         (98.94,),
         "%",
         Kind.modelled,
-        settings=_shares_of_kv,
-        note="batches 4 to 64",
-        differs="1.06 % of a step are left in the paper; 0.17 % here, where FlexGen's software takes no time",
+        ours=lambda: (100 * figures.flexgen_step(figures.SSD_BATCH).share("K and V"),),
+        note="at batch 64; what FlexGen's software takes for a layer follows from it",
     ),
     Claim(
         "INST-06",
@@ -116,7 +109,7 @@ CLAIMS = (
         "sequences",
         Kind.modelled,
         ours=lambda: (figures.flexgen_batch(),),
-        note="counted in powers of two, from what FlexGen's published code holds in its prefill",
+        note="counted in powers of two, from the tensors that FlexGen's published code holds in its prefill",
     ),
     Claim(
         "INST-07",
@@ -145,8 +138,8 @@ CLAIMS = (
         "times",
         Kind.modelled,
         _sparf_gain,
-        note="with the pages that the paper states; as our drive executes it on made-up K, 1.02",
-        differs="it gains more than the paper's: what else its engine takes is not stated",
+        note="with the pages that our drive reads, of made-up K of similar neighbours",
+        differs="with 1.5K tokens nearly all pages of a head hold something that was chosen",
     ),
     Claim(
         "INST-10",
@@ -156,8 +149,8 @@ CLAIMS = (
         "times",
         Kind.modelled,
         _best_over_flexgen,
-        note="the best of batches up to 256 over FlexGen's best",
-        differs="13.5 at batch 64, FlexGen's largest; the paper's own INST-07 times INST-09 is 14.2",
+        note="the best of batches up to 256 over FlexGen at batch 64, with the pages that our drive reads",
+        differs="it follows from INST-09, where our drive gains nothing; the paper's own INST-07 times INST-09 is 14.2",
     ),
     Claim(
         "INST-13",
@@ -177,8 +170,7 @@ CLAIMS = (
         "%",
         Kind.modelled,
         lambda: _saved(2),
-        note="the drives' times are the drive library's",
-        differs="two drives leave 6.3 % of the time, not 6.0 %: ours reach 10.9 of 11.2 GB/s",
+        note="the drives' times are the drive library's: they reach 10.9 of 11.2 GB/s",
     ),
     Claim(
         "INST-16",

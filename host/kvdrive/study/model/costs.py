@@ -9,12 +9,20 @@ YEARS = 3
 _SECONDS = YEARS * 365 * 86400
 
 
-def watts(machine: Machine, drives: int) -> float:
-    """The whole machine, with `drives` attending drives, or with its SSDs where there are none."""
+def watts_by_part(machine: Machine, drives: int) -> dict[str, float]:
+    """GPU, processor, memory, and `drives` attending drives, or the machine's SSDs where there are none."""
     host = machine.host
-    memory = host.memory.value / 1e9 * host.watts_per_gb.value
-    storage = drives * machine.drive.watts.value if drives else machine.ssds * machine.ssd.watts.value
-    return machine.gpu.watts.value + host.watts.value + memory + storage
+    return {
+        "GPU": machine.gpu.watts.value,
+        "CPU": host.watts.value,
+        "DRAM": host.memory.value / 1e9 * host.watts_per_gb.value,
+        "drives": drives * machine.drive.watts.value if drives else machine.ssds * machine.ssd.watts.value,
+    }
+
+
+def watts(machine: Machine, drives: int) -> float:
+    """The whole machine."""
+    return sum(watts_by_part(machine, drives).values())
 
 
 def joules_per_token(machine: Machine, step: Step, drives: int) -> float:
@@ -26,6 +34,11 @@ def price(machine: Machine, drives: int) -> float:
     """US dollars of server, GPU and storage."""
     storage = drives * machine.drive.usd.value + hardware.EXPANSION_USD.value if drives else 0.0
     return hardware.SERVER_USD.value + machine.gpu.usd.value + (storage or machine.ssds * machine.ssd.usd.value)
+
+
+def tokens_per_usd(machine: Machine, step: Step, drives: int) -> float:
+    """Tokens per second over the price, as HILOS has it in figure 16."""
+    return step.throughput / price(machine, drives)
 
 
 def usd_per_million_tokens(machine: Machine, step: Step, drives: int) -> float:

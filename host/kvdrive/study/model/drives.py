@@ -6,6 +6,8 @@ One command over a layer of one sequence is executed; a drive takes its commands
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 
 import numpy as np
@@ -23,6 +25,7 @@ from kvdrive.perf.workloads import QueuedDrive
 
 _SESSION = 1
 _SEED = 1
+_HISTORY = 1024  # tokens before those whose append is timed
 _RUN = 256  # similar tokens in a row, where SparF's choice lies together
 
 
@@ -48,27 +51,61 @@ def attention_seconds(
     return at_low + (heads - low) * (_executed(drive.preset, low + 1, tokens, head_dim, group, stored_as) - at_low)
 
 
+def append_seconds(drive: AttendingDrive, heads: float, tokens: int, head_dim: int) -> float:
+    """Seconds until K and V of `tokens` more tokens of one sequence and layer are on flash, `heads` KV heads.
+
+    Rows that do not fill a page are programmed with the rest of it empty, and again with those that follow.
+    """
+    if not drive.preset:
+        return 4 * heads * tokens * head_dim / drive.write.value
+    low = max(1, int(heads))
+    at_low = _appended(drive.preset, low, tokens, head_dim)
+    if heads <= low:
+        return at_low * heads / low
+    return at_low + (heads - low) * (_appended(drive.preset, low + 1, tokens, head_dim) - at_low)
+
+
 @lru_cache(maxsize=4096)
 def _executed(preset: str, heads: int, tokens: int, head_dim: int, group: int, stored_as: RowFormat) -> float:
     if tokens > abi.MAX_TOKENS:
         return tokens / abi.MAX_TOKENS * _executed(preset, heads, abi.MAX_TOKENS, head_dim, group, stored_as)
-    with tempfile.TemporaryDirectory(prefix="kvdrive-") as folder:
-        size = 4 * heads * tokens * head_dim
-        drive = Drive(f"{folder}/drive.kv", "fast", 1, 3 * size + (1 << 26), preset=preset, payload=False)
-        rows = {"type": stored_as, "row_bytes": bytes_of_row(stored_as, head_dim)}
-        sequence = 0
-        for kind in abi.KvKind:
-            for first in range(0, tokens, MAX_TOKENS_PER_APPEND):
-                part = min(MAX_TOKENS_PER_APPEND, tokens - first)
-                _submit(drive, _append(kind, heads, first, part, rows | {"sequence": sequence}))
-                sequence += 1
-        _submit(drive, commands.flush().entry)
+    rows = {"type": stored_as, "row_bytes": bytes_of_row(stored_as, head_dim)}
+    with _empty(preset, 4 * heads * tokens * head_dim) as drive:
+        _store(drive, heads, 0, tokens, rows)
         before = drive.flash_stats()["device_ns"]
         q = np.ones((heads, group, head_dim), np.float16)
         command = commands.attn_submit(_SESSION, 0, 0, q, tokens, scale_bits(None, head_dim))
         reply = drive.submit(command.entry, command.data)
         decode(*reply).check(command.opcode)
         return float(drive.flash_stats()["device_ns"] - before) / 1e9
+
+
+@lru_cache(maxsize=256)
+def _appended(preset: str, heads: int, tokens: int, head_dim: int) -> float:
+    rows = {"type": RowFormat.BINARY16, "row_bytes": bytes_of_row(RowFormat.BINARY16, head_dim)}
+    with _empty(preset, 4 * heads * (_HISTORY + tokens) * head_dim) as drive:
+        sequence = _store(drive, heads, 0, _HISTORY, rows)
+        before = drive.flash_stats()["device_ns"]
+        _store(drive, heads, _HISTORY, tokens, rows, sequence)
+        return float(drive.flash_stats()["device_ns"] - before) / 1e9
+
+
+@contextmanager
+def _empty(preset: str, size: int) -> Iterator[Drive]:
+    """A drive without contents, with room for `size` bytes."""
+    with tempfile.TemporaryDirectory(prefix="kvdrive-") as folder:
+        yield Drive(f"{folder}/drive.kv", "fast", 1, 3 * size + (1 << 26), preset=preset, payload=False)
+
+
+def _store(drive: Drive, heads: int, begin: int, tokens: int, rows: dict[str, int], sequence: int = 0) -> int:
+    """Append K and V of `tokens` tokens behind `begin`, and flush. Returns the number of the session's next append."""
+    for kind in abi.KvKind:
+        for first in range(begin, begin + tokens, MAX_TOKENS_PER_APPEND):
+            part = min(MAX_TOKENS_PER_APPEND, begin + tokens - first)
+            _submit(drive, _append(kind, heads, first, part, rows | {"sequence": sequence}))
+            sequence += 1
+    _submit(drive, commands.flush().entry)
+    return sequence
 
 
 def _append(kind: abi.KvKind, heads: int, first: int, tokens: int, others: dict[str, int]) -> bytes:

@@ -110,6 +110,26 @@ def test_a_restore_that_does_not_pay_is_a_recompute():
     assert found.prefill <= never.prefill
 
 
+def test_tokens_are_found_also_where_computing_them_again_is_faster():
+    trace = conversations(20, 0.3, seed=8)
+    slow, fast = (replay(trace, MODELS["llama-13b"], Machine(memory=0, disk_rate=rate), "lru") for rate in (1e8, 1e12))
+    assert (slow.hits, slow.cached_tokens) == (fast.hits, fast.cached_tokens)
+    assert 0 <= slow.loaded_tokens < 0.1 * fast.loaded_tokens
+    assert fast.loaded_tokens == fast.cached_tokens
+    assert slow.figures(Machine())["token_hit_rate"] > 0.5
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_prefill_in_two_parts_takes_as_long_as_in_one(name):
+    model = MODELS[name]
+    assert model.compute(700) + model.compute(1300, 700) == pytest.approx(model.compute(2000))
+    assert model.compute(2000) > 2 * model.compute(1000)
+
+
+def test_the_published_prefill_of_llama_65b_is_the_models():
+    assert MODELS["llama-65b"].compute(2048) == pytest.approx(0.360)
+
+
 def test_prefetch_brings_sessions_into_memory():
     trace = conversations(50, 1.0, seed=6)
     machine = {"memory": 4 * 10**9, "disk": 10**13, "slots": 2}

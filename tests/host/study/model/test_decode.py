@@ -9,7 +9,11 @@ from hypothesis import strategies as st
 
 from kvdrive.perf import hardware, shapes
 from kvdrive.study.figures_page import INPUTS
+from kvdrive.study.hilos import inputs as hilos_inputs
+from kvdrive.study.hilos import machine as machine_of
 from kvdrive.study.hilos.machine import HILOS
+from kvdrive.study.inputs import Input
+from kvdrive.study.instinfer import inputs as instinfer_inputs
 from kvdrive.study.instinfer import machine, stated
 from kvdrive.study.instinfer.machine import INSTINFER
 from kvdrive.study.model import costs, decode, drives
@@ -99,8 +103,73 @@ def test_x_cache_costs_more_than_it_saves_with_grouped_queries():
 
 
 def test_a_batch_that_does_not_fit_makes_deepspeed_swap():
-    small, large = (machine.deepspeed(INSTINFER, Work(shapes.OPT_13B, batch, 1536)) for batch in (16, 32))
+    small, large = (machine.deepspeed(Work(shapes.OPT_13B, batch, 1536)) for batch in (16, 32))
     assert small.throughput / large.throughput == pytest.approx(stated.DEEPSPEED_FALL.value, rel=0.02)
+
+
+@pytest.mark.parametrize("system", [machine.flexgen, machine.deepspeed])
+def test_a_baseline_falls_where_k_and_v_leave_a_memory(system):
+    """It gains with the batch while they stay there."""
+    works = [Work(shapes.OPT_13B, batch, 1536) for batch in (4, 8, 16, 32, 64)]
+    places = [0 if machine.in_gpu(work) else 1 if machine.in_host(work) else 2 for work in works]
+    assert places == [0, 0, 1, 1, 2]
+    four, eight, sixteen, *_, most = (system(work).throughput for work in works)
+    assert eight > 1.5 * four
+    assert eight > 10 * sixteen > 100 * most / 1.5
+
+
+def test_weights_take_most_of_a_step_whose_k_and_v_are_in_the_gpu():
+    steps = {batch: machine.flexgen(Work(shapes.OPT_13B, batch, 1536)) for batch in (4, 8, 64)}
+    assert steps[4].share("weights") > steps[8].share("weights") > 0.5
+    assert steps[64].share("K and V") == pytest.approx(stated.FLEXGEN_SHARE.value / 100, abs=1e-3)
+
+
+def test_a_drives_commands_are_those_of_its_heads_and_the_hosts_software_stays():
+    one, two = (decode.attended(INSTINFER, Work(shapes.OPT_13B, 64, 1536), Attending(count)) for count in (1, 2))
+    layers, command = shapes.OPT_13B.layers, instinfer_inputs.INSTINFER_COMMAND.value
+    saved = one.parts["software"] - two.parts["software"]
+    assert saved == pytest.approx(20 * layers * command)
+    assert two.parts["software"] > layers * instinfer_inputs.FLEXGEN_LAYER.value
+
+
+def test_queries_do_not_wait_for_the_weights_of_the_next_layer():
+    """A step lasts as long as the longer of attention and the weights' way to the GPU."""
+    step = decode.attended(HILOS, OPT, Attending(16))
+    assert step.busy["link"] > 0.1 * step.seconds
+    assert step.seconds == pytest.approx(step.busy["drives"], rel=0.02)
+
+
+def test_x_cache_is_bounded_by_the_lanes_that_drives_share():
+    narrow = dataclasses.replace(HILOS, uplink=hardware.Figure(1e9, "assumed: slow"))
+    step = decode.attended(narrow, OPT, Attending(16, 0.5))
+    x = 0.5 * OPT.model.x_bytes_per_token * 16 * 32768
+    assert step.seconds == pytest.approx(x / 1e9, rel=0.05)
+    assert step.moved["uplink"] == pytest.approx(x)
+
+
+def test_rows_that_wait_for_a_page_are_written_in_less_time():
+    once = drives.append_seconds(hardware.SMARTSSD, 8, 16, 128)
+    single = drives.append_seconds(hardware.SMARTSSD, 8, 1, 128)
+    assert 0 < once < 4 * single
+
+
+def test_no_paper_has_more_than_three_fitted_costs_of_software():
+    named = {"hilos": vars(hilos_inputs), "instinfer": vars(instinfer_inputs)}
+    found = {paper: {name for name, of in names.items() if isinstance(of, Input)} for paper, names in named.items()}
+    assert found["hilos"] == {"CPU_ATTENTION", "FLEXGEN_COPY"}
+    assert {"FLEXGEN_RATE", "FLEXGEN_LAYER", "INSTINFER_COMMAND"} < found["instinfer"]
+    assert all(set(found[paper]) <= set(INPUTS) for paper in found)
+
+
+def test_what_is_fitted_gives_its_own_claims():
+    four = [
+        (machine_of.fastest(work, 4).throughput, dram.throughput)
+        for model in hilos_inputs.OPTS
+        for tokens in hilos_inputs.LONG
+        for work in [Work(model, 16, tokens)]
+        if (dram := machine_of.flexgen_dram(work, hilos_inputs.CPU_ATTENTION.value))
+    ]
+    assert min(ours / theirs for ours, theirs in four) == pytest.approx(1.10, rel=0.002)
 
 
 def test_experts_that_the_batch_chooses_are_loaded():
@@ -120,6 +189,7 @@ def test_gpus_hold_what_fits():
 
 def test_costs_follow_from_prices_and_powers():
     step = decode.attended(HILOS, OPT, Attending(16))
+    assert sum(costs.watts_by_part(HILOS, 16).values()) == costs.watts(HILOS, 16)
     assert costs.price(HILOS, 16) == 15000 + 7000 + 16 * 2400 + 10000
     assert costs.joules_per_token(HILOS, step, 16) * step.throughput == pytest.approx(costs.watts(HILOS, 16))
     assert costs.years(HILOS, step, 16) == pytest.approx(
