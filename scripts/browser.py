@@ -119,13 +119,13 @@ class Page:
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 
-    def wait(self, script: str) -> None:
-        """Wait until an expression of the page is true."""
-        deadline = time.monotonic() + _SECONDS
+    def wait(self, script: str, seconds: float = _SECONDS) -> None:
+        """Wait until an expression of the page is true, `seconds` at most."""
+        deadline = time.monotonic() + seconds
         while not self.value(script):
             if time.monotonic() > deadline:
                 shown = self.value("document.body.innerText")
-                raise AssertionError(f"not true after {_SECONDS} s: {script}\nThe page shows: {shown}")
+                raise AssertionError(f"not true after {seconds:g} s: {script}\nThe page shows: {shown}")
             time.sleep(0.02)
 
     def type(self, text: str) -> None:

@@ -18,6 +18,7 @@ QUESTIONS = (
     "Why do computers keep data on flash memory?",
     "Write a short Python function that adds two numbers.",
 )
+ANSWER_SECONDS = 600
 ANSWERS = "document.querySelectorAll('.assistant').length"
 IDLE = "document.getElementById('log').getAttribute('aria-busy') === 'false'"
 
@@ -28,7 +29,7 @@ def ask(page: Browser, question: str) -> None:
     page.value("document.getElementById('question').focus()")
     page.type(question)
     page.press("Enter")
-    page.wait(f"{ANSWERS} > {before} && {IDLE}")
+    page.wait(f"{ANSWERS} > {before} && {IDLE}", ANSWER_SECONDS)
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ import { kept, remembered, travelled, wear } from "./words.js";
 export function showFigures(stats, stored) {
   byId("model").textContent = stats.model;
   byId("rate").textContent = stats.tokens_per_second.toFixed(1);
-  byId("load").textContent = `${stats.running} ${stats.running === 1 ? "answer is" : "answers are"} being generated, ${stats.waiting} wait.`;
+  byId("load").textContent = `${stats.running} ${stats.running === 1 ? "answer is" : "answers are"} being generated, ${stats.waiting || "none"} ${stats.waiting > 1 ? "wait" : "waits"}.`;
   showPicture(stats.read_inside_bytes, stats.host_in_bytes + stats.host_out_bytes);
   byId("remembered").textContent = remembered(stats.cached_tokens, stats.prompt_tokens, stats.generated_tokens);
   const sessions = stats.sessions;
