@@ -92,9 +92,17 @@ def test_tenants_share_nothing(serve, tmp_path):
 @pytest.mark.slow
 def test_a_name_that_another_request_uses_is_refused(serve):
     server = serve()
-    request = {"model": "tiny", "prompt": LONG, "max_tokens": 3000, "stream": True, "temperature": 0, "session": "talk"}
+    request = {
+        "model": "tiny",
+        "prompt": LONG,
+        "max_tokens": 3000,
+        "stream": True,
+        "session": "talk",
+        "ignore_eos": True,
+    }
     with server.client.stream("POST", "/v1/completions", json=request) as response:
-        next(response.iter_lines())
+        lines = response.iter_lines()  # the answer goes on while they are held
+        next(lines)
         refused = server.complete(prompt=LONG, max_tokens=2, session="talk")
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "session_unavailable")
 

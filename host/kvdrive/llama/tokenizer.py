@@ -62,8 +62,7 @@ class GgufTokenizer:
         return dict(self._numbers)
 
     def get_added_vocab(self) -> dict[str, int]:
-        named = filter(self._vocabulary.is_named, range(len(self)))
-        return {self._vocabulary.written(token): token for token in named}
+        return dict(self._added)
 
     def apply_chat_template(
         self, messages: Sequence[Mapping[str, Any]], *, tokenize: bool, add_generation_prompt: bool, **more: Any
@@ -80,6 +79,11 @@ class GgufTokenizer:
         vocabulary = self._vocabulary
         spelled = [vocabulary.piece(token, special=True) for token in range(len(self))]
         return GgufPieces(vocabulary, spelled, self.all_special_ids, vocabulary.begin, max(self.stop_ids, default=0))
+
+    @cached_property
+    def _added(self) -> dict[str, int]:
+        named = filter(self._vocabulary.is_named, range(len(self)))
+        return {self._vocabulary.written(token): token for token in named}
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
