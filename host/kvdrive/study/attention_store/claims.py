@@ -18,7 +18,8 @@ LINK = hardware.PCIE4_X16_EFFECTIVE.value
 _REPLAY = "kvdrive replay sharegpt"
 _ASSUMED = "60 s between turns are assumed; decode steps last as long as transformers takes to start their kernels here"
 _ORDERLESS = (
-    "what our conversations keep open fits 10 TB, so that any policy finds it; with 2 TB the order is the paper's"
+    "what our conversations keep open fits 10 TB, also with an hour between turns, so that any policy finds it; with "
+    "2 TB their order is the paper's"
 )
 _WHY = {  # why a replayed result differs, by the claim's letter
     "a": "our GPUs serve fewer turns a second: more first turns, which find nothing, lie in the warm-up, and 65B's "
