@@ -91,7 +91,7 @@ class ServedHere(Listening):
         self, checkpoint, folder, *, tenants=None, patience=None, active="drive", keep=True, context=CONTEXT,
         slots=SLOTS, sessions=None, **settings,
     ):  # fmt: skip
-        model = checkpoints.load(str(checkpoint))
+        self.model = model = checkpoints.load(str(checkpoint))
         drives, config = open_drives(DriveOptions(folder=folder, capacity_bytes=1 << 26)), RunConfig.of(active=active)
         metrics, limits = Metrics(), Limits(slots * context * 4, running=slots, idle=100)
         sessions = (sessions or SessionOptions()) if keep else None

@@ -41,7 +41,10 @@ def add_tokenizer(writer: Any, end: int, template: str = TEMPLATE) -> None:
 
 
 def write(path: Path, end: int | None = None, template: str = TEMPLATE) -> None:
-    """Writes mini, matrices in binary16; `end`: with its tokenizer, for which this token ends a text."""
+    """Writes mini in float32; `end`: with its tokenizer, for which this token ends a text.
+
+    With matrices in binary16, llama.cpp would round what it multiplies them with, and not alike on all processors.
+    """
     config = json.loads((MINI / "config.json").read_text())
     weights = {name: tensor.to(torch.float32).numpy() for name, tensor in load_file(MINI / "model.safetensors").items()}
     heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
@@ -57,7 +60,7 @@ def write(path: Path, end: int | None = None, template: str = TEMPLATE) -> None:
         kind = name.rsplit(".", 1)[-1]
         if kind in heads:
             matrix = _rotated_in_pairs(matrix, heads[kind])
-        writer.add_tensor(f"{name}.weight", matrix.astype(np.float16) if matrix.ndim > 1 else matrix)
+        writer.add_tensor(f"{name}.weight", matrix)
 
     add("token_embd", "model.embed_tokens.weight")
     add("output_norm", "model.norm.weight")

@@ -111,7 +111,8 @@ def test_a_gguf_file_is_the_model_that_was_stored(llama, gguf_file, caplog, tmp_
 def test_a_gguf_file_generates_as_transformers_does(gguf_file, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     options = ["--prompt", "def main():", "--max-new-tokens", "12", "--ignore-stop", "--check", "--threads", "1"]
-    result = CliRunner().invoke(app, ["generate", "--model", str(gguf_file), *options])
+    wanted = ["generate", "--model", str(gguf_file), "--runtime", "transformers", *options]
+    result = CliRunner().invoke(app, wanted)
     assert result.exit_code == 0, result.output
     assert "tokens identical to transformers: 12/12" in result.stderr
 

@@ -81,8 +81,7 @@ def test_an_answer_is_the_chats_and_says_what_the_drive_had(server):
     _, end = read(server, "second-answer")
     found = end["usage"]["prompt_tokens_details"]["cached_tokens"]
     assert found > 0 or end["kvdrive"]["resume"] == "recompute"
-    model = server.scheduler._checkpoint.shape
-    assert end["kvdrive"]["found_bytes"] == found * model.bytes_per_token
+    assert end["kvdrive"]["found_bytes"] == found * server.model.bytes_per_token
 
 
 def test_an_answer_is_read_again_as_often_as_wanted(server):

@@ -116,7 +116,7 @@ def test_stats_count_and_the_last_chunk_names_the_session(server):
     assert after["tokens_per_second"] > 0
     assert after["read_inside_bytes"] > before["read_inside_bytes"]
     assert after["host_in_bytes"] > before["host_in_bytes"]
-    assert after["sessions"]["kept"] == 1
+    assert after["sessions"]["stored"] == 1
     assert after["sessions"]["bytes_written"] > 0
 
     text = "".join(piece["choices"][0]["text"] for piece in pieces)
