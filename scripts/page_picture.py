@@ -77,6 +77,7 @@ def main() -> None:
                     ask(page, question)
                 page.wait("document.querySelectorAll('#conversations .where').length === 2")
                 page.wait("document.querySelectorAll('.plain').length === 0")
+                page.wait("document.getElementById('load').textContent.startsWith('0 answers')")
                 page.picture(given.out)
         finally:
             server.terminate()
