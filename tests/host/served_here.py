@@ -13,6 +13,7 @@ import uvicorn
 from kvdrive.config.run import RunConfig
 from kvdrive.generation import checkpoints
 from kvdrive.prefix.options import SessionOptions
+from kvdrive.prefix.rates import Rates
 from kvdrive.server.app import application
 from kvdrive.server.connections import BACKLOG, GuardedProtocol, Patience
 from kvdrive.server.jobs import Limits
@@ -24,6 +25,7 @@ from kvdrive.server.transformers_engine import open_engine
 from kvdrive.targets.opening import DriveOptions, open_drives
 
 CONTEXT, SLOTS = 64, 2
+ATTENDING_PAYS = Rates(1, 0, 1, 0, 1, 1, 0, 0, 0)  # measured ones depend on what else this machine does
 STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) ")
 
 
@@ -84,7 +86,7 @@ def _telling(app, started):
 class ServedHere(Listening):
     """A model named "tiny" with a context of `context` tokens and `slots` slots.
 
-    Its sessions are kept on an emulated drive, or in the process.
+    Its sessions are stored on an emulated drive, where attending to them pays, or in the process.
     """
 
     def __init__(
@@ -97,6 +99,8 @@ class ServedHere(Listening):
         sessions = (sessions or SessionOptions()) if keep else None
         self.scheduler = Scheduler(open_engine(model, drives, config, limits.idle, 1, sessions), limits, metrics)
         self.scheduler.start()
+        if keep:
+            self.scheduler.with_sessions(lambda store: setattr(store.costs, "rates", ATTENDING_PAYS)).result(30)
         given = Settings("tiny", context - 1, context, tenants or Tenants(), **settings)
         super().__init__(application(model, self.scheduler, metrics, given), patience or Patience(64))
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=60)

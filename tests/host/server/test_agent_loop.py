@@ -9,8 +9,6 @@ import openai
 import pytest
 from served_here import ServedHere
 
-from kvdrive.prefix.rates import Rates
-
 READ = {
     "type": "object",
     "properties": {"file": {"enum": ["a.py", "b.py", "c.py"]}},
@@ -24,8 +22,6 @@ LINES = "assert 1 + 1 == 2\n"
 @pytest.fixture(scope="module")
 def server(tools_checkpoint, tmp_path_factory):
     server = ServedHere(tools_checkpoint, tmp_path_factory.mktemp("drives"), context=4096)
-    attending = Rates(1, 0, 1, 0, 1, 1, 0, 0, 0)
-    server.scheduler.with_sessions(lambda store: setattr(store.costs, "rates", attending)).result(30)
     yield server
     server.close()
 

@@ -10,7 +10,6 @@ from served_here import ServedHere
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from kvdrive.generation.rules import Rules
-from kvdrive.prefix.rates import Rates
 from kvdrive.server.errors import ApiError
 from kvdrive.server.fields import parse
 from kvdrive.server.protocol import ChatRequest
@@ -19,8 +18,6 @@ from kvdrive.server.protocol import ChatRequest
 @pytest.fixture(scope="module")
 def server(tools_checkpoint, tmp_path_factory):
     server = ServedHere(tools_checkpoint, tmp_path_factory.mktemp("drives"), context=1024)
-    attending = Rates(1, 0, 1, 0, 1, 1, 0, 0, 0)
-    server.scheduler.with_sessions(lambda store: setattr(store.costs, "rates", attending)).result(30)
     yield server
     server.close()
 

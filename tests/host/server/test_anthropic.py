@@ -8,7 +8,6 @@ import pytest
 from agent_requests import ASK, WEATHER
 from served_here import ServedHere
 
-from kvdrive.prefix.rates import Rates
 from kvdrive.server.anthropic_messages import MessagesRequest
 from kvdrive.server.errors import ApiError
 from kvdrive.server.fields import parse
@@ -23,8 +22,6 @@ TOOL = {"name": "weather", "description": "The weather.", "input_schema": WEATHE
 def server(tools_checkpoint, tmp_path_factory):
     tenants = Tenants([("the-key", "alice")])
     server = ServedHere(tools_checkpoint, tmp_path_factory.mktemp("drives"), context=1024, tenants=tenants)
-    attending = Rates(1, 0, 1, 0, 1, 1, 0, 0, 0)
-    server.scheduler.with_sessions(lambda store: setattr(store.costs, "rates", attending)).result(30)
     yield server
     server.close()
 

@@ -9,7 +9,6 @@ import torch
 from served_here import ServedHere
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from kvdrive.prefix.rates import Rates
 from kvdrive.server.errors import ApiError
 from kvdrive.server.infill import infilled
 from kvdrive.server.prompts import Prompts
@@ -20,8 +19,6 @@ PROMPT = "The drive keeps the keys and the values of each token, and attends to 
 @pytest.fixture(scope="module")
 def server(tools_checkpoint, tmp_path_factory):
     server = ServedHere(tools_checkpoint, tmp_path_factory.mktemp("drives"), context=256, slots=4)
-    attending = Rates(1, 0, 1, 0, 1, 1, 0, 0, 0)
-    server.scheduler.with_sessions(lambda store: setattr(store.costs, "rates", attending)).result(30)
     yield server
     server.close()
 

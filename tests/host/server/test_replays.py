@@ -11,7 +11,6 @@ from served_here import ServedHere
 from transformers import AutoTokenizer
 
 from kvdrive.generation import conversation
-from kvdrive.prefix.rates import Rates
 from kvdrive.server.replays import Replays, as_message, chain_of, link, rest_of
 from kvdrive.server.tenants import Tenants
 from kvdrive.server.tool_formats import format_of
@@ -23,8 +22,6 @@ MUST = {"tools": [WEATHER], "tool_choice": "required", "parallel_tool_calls": Fa
 def server(tools_checkpoint, tmp_path_factory):
     tenants = Tenants([("key-of-alice", "alice"), ("key-of-bob", "bob")])
     server = ServedHere(tools_checkpoint, tmp_path_factory.mktemp("drives"), context=1024, tenants=tenants)
-    attending = Rates(1, 0, 1, 0, 1, 1, 0, 0, 0)
-    server.scheduler.with_sessions(lambda store: setattr(store.costs, "rates", attending)).result(30)
     yield server
     server.close()
 

@@ -7,7 +7,6 @@ import pytest
 from agent_requests import WEATHER
 from served_here import ServedHere
 
-from kvdrive.prefix.rates import Rates
 from kvdrive.server.errors import ApiError
 from kvdrive.server.fields import parse, taken
 from kvdrive.server.kept_responses import Kept, KeptResponses
@@ -24,8 +23,6 @@ MUST = {"tools": [TOOL], "tool_choice": "required", "parallel_tool_calls": False
 def server(tools_checkpoint, tmp_path_factory):
     tenants = Tenants([("key-of-alice", "alice"), ("key-of-bob", "bob")])
     server = ServedHere(tools_checkpoint, tmp_path_factory.mktemp("drives"), context=1024, tenants=tenants)
-    attending = Rates(1, 0, 1, 0, 1, 1, 0, 0, 0)
-    server.scheduler.with_sessions(lambda store: setattr(store.costs, "rates", attending)).result(30)
     yield server
     server.close()
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 import torch
-from served_here import ServedHere
+from served_here import ATTENDING_PAYS, ServedHere
 from server_process import Server
 from session_scenarios import (
     LONG,
@@ -25,9 +25,6 @@ from typer.testing import CliRunner
 
 from kvdrive.cli.main import app
 from kvdrive.prefix.options import Bounds, SessionOptions
-from kvdrive.prefix.rates import Rates
-
-ATTENDING_PAYS = Rates(1, 0, 1, 0, 1, 1, 0, 0, 0)  # measured ones depend on what else this machine does
 
 
 @pytest.fixture
@@ -54,7 +51,6 @@ def serve_here(checkpoint, tmp_path):
         for earlier in servers:
             earlier.close()
         servers[:] = [ServedHere(model, tmp_path / "drives", context=4096, slots=4, **options)]
-        servers[0].scheduler.with_sessions(lambda store: setattr(store.costs, "rates", ATTENDING_PAYS)).result(30)
         return servers[0]
 
     yield start
