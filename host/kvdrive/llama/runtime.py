@@ -21,12 +21,12 @@ _SPARE = 2  # extra capacity for partly filled pages and collection
 class LlamaModel:
     """See `server.engine.ServedModel`. `opened` is what its `close` closes."""
 
-    def __init__(self, model: Model, opened: ExitStack) -> None:
+    def __init__(self, model: Model, bytes_per_token: int, opened: ExitStack) -> None:
         self.loaded = model
         self.tokenizer = GgufTokenizer(model.vocabulary)
         self.stop_ids = self.tokenizer.stop_ids
         self.vocabulary = model.vocabulary.size
-        self.bytes_per_token = _bytes_per_token(model)
+        self.bytes_per_token = bytes_per_token
         self._opened = opened
 
     def close(self) -> None:
@@ -49,7 +49,7 @@ class LlamaRuntime:
         self._config, self._sessions = config, sessions
         with ExitStack() as opened:
             model = opened.enter_context(open_model(config, typed))
-            self.model = LlamaModel(model, opened.pop_all())
+            self.model = LlamaModel(model, _bytes_per_token(model), opened.pop_all())
 
     @property
     def name(self) -> str:
