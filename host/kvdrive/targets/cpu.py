@@ -21,6 +21,7 @@ class ReadStats:
     """Reads of the file since it was opened; `sizes`: number of reads by their bytes.
 
     `around_cache`: the file system reads around the page cache (O_DIRECT). `asynchronous`: several at once (io_uring).
+    `early`: pieces of up to 1 MiB that were read for an expected query before it came; `unused`: those that none used.
     """
 
     reads: int
@@ -28,6 +29,8 @@ class ReadStats:
     sizes: dict[int, int]
     around_cache: bool
     asynchronous: bool
+    early: int
+    unused: int
 
 
 class CpuDrive(SoftwareDrive):
