@@ -37,7 +37,7 @@ class CpuDrive(SoftwareDrive):
     """The file `path` on any disk: mounted with the sessions it holds, or made where there is none.
 
     `threads` compute; 0 takes one per core. Up to `cache_bytes` of K and V are read through the page cache, which
-    keeps them. More are read around it, through buffers of 16 MiB for any context. `format` removes everything
+    keeps them. More are read around it, through buffers of 24 MiB for any context. `format` removes everything
     from the file. Policy groups: `hot_bytes` of the K and V that were read last, and `index_bytes` of its index, stay
     in memory. `capacity_bytes` of K and V applies to a new or formatted file, which is sparse until written.
     Raises TargetError when the file is something else or in use.

@@ -39,9 +39,9 @@ void DenseStreams::close(std::unique_ptr<GroupStream> stream, const abi::AttnSub
   if (place.next != nullptr) return begin_early(rows_of(*place.next));
   if (!command_) return;
   const auto known = known_.find(*command_);
-  if (known != known_.end() && known->second.twice && *known->second.next != *command_) {
-    begin_early(*known->second.next);
-  }
+  if (known == known_.end()) return;
+  const std::optional<Rows>& next = known->second.next;
+  if (next && known->second.twice && *next != *command_) begin_early(*next);
 }
 
 // Learns what the command before is followed by.
