@@ -32,3 +32,12 @@ def verilator() -> None:
         simulate.verilator()
     except simulate.ToolError as error:
         pytest.skip(str(error))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Names of failed tests stand last, because services that show a log show its end, and a difference can be long."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or hasattr(config, "workerinput"):
+        return
+    for report in [*reporter.stats.get("failed", []), *reporter.stats.get("error", [])]:
+        reporter.write_line(f"failed: {report.nodeid}")

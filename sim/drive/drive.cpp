@@ -235,7 +235,8 @@ ReadStats Drive::read_stats() const {
   const std::lock_guard lock(mutex_);
   const DirectReads* reads = state_.volume.direct_reads();
   if (reads == nullptr) return {};
-  return {reads->counters(), reads->around_cache(), reads->asynchronous()};
+  const DenseStreams& streams = state_.attention.streams();
+  return {reads->counters(), reads->around_cache(), reads->asynchronous(), streams.early(), streams.unused()};
 }
 
 std::vector<std::uint32_t> Drive::sessions() const {

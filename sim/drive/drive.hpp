@@ -68,6 +68,7 @@ struct ReadStats {
   DirectReads::Counters reads;
   bool around_cache = false;
   bool asynchronous = false;
+  std::uint64_t early = 0, unused = 0;  // pieces that were read for an expected query, and those of them in vain
 };
 
 // Converts a status (type << 8 | code) to the status word of a completion with phase bit 0.

@@ -21,6 +21,7 @@ class ReadStats:
     """Reads of the file since it was opened; `sizes`: number of reads by their bytes.
 
     `around_cache`: the file system reads around the page cache (O_DIRECT). `asynchronous`: several at once (io_uring).
+    `early`: pieces of up to 1 MiB that were read for an expected query before it came; `unused`: those that none used.
     """
 
     reads: int
@@ -28,13 +29,15 @@ class ReadStats:
     sizes: dict[int, int]
     around_cache: bool
     asynchronous: bool
+    early: int
+    unused: int
 
 
 class CpuDrive(SoftwareDrive):
     """The file `path` on any disk: mounted with the sessions it holds, or made where there is none.
 
     `threads` compute; 0 takes one per core. Up to `cache_bytes` of K and V are read through the page cache, which
-    keeps them. More are read around it, through buffers of 16 MiB for any context. `format` removes everything
+    keeps them. More are read around it, through buffers of 24 MiB for any context. `format` removes everything
     from the file. Policy groups: `hot_bytes` of the K and V that were read last, and `index_bytes` of its index, stay
     in memory. `capacity_bytes` of K and V applies to a new or formatted file, which is sparse until written.
     Raises TargetError when the file is something else or in use.

@@ -49,21 +49,31 @@ std::optional<std::uint64_t> AttentionUnit::payload_bytes(const abi::AttnSubmit&
   return kvdrive::payload_bytes(command, rows->half_bytes());
 }
 
-AttentionOutcome AttentionUnit::run(const abi::AttnSubmit& command, std::span<const std::byte> data, Ns arrival) {
-  if (command.tokens < kTokensForThreads) return run_now(command, data, arrival);
+AttentionOutcome AttentionUnit::run(const abi::AttnSubmit& command, std::span<const std::byte> data, Ns arrival,
+                                    const RowPlace& place) {
+  if (command.tokens < kTokensForThreads) return run_now(command, data, arrival, place);
   AttentionOutcome outcome;
-  engine_.with_threads([&] { outcome = run_now(command, data, arrival); });
+  engine_.with_threads([&] { outcome = run_now(command, data, arrival, place); });
   return outcome;
 }
 
-AttentionOutcome AttentionUnit::run_now(const abi::AttnSubmit& command, std::span<const std::byte> data, Ns arrival) {
+AttentionOutcome AttentionUnit::run_now(const abi::AttnSubmit& command, std::span<const std::byte> data, Ns arrival,
+                                        const RowPlace& place) {
   const bool groups = command.mode == abi::kGroups, chooses = groups || command.mode == abi::kSparfAttend;
   std::vector<Head> heads;
   heads.reserve(command.heads);
   for (std::uint32_t i = 0; i < command.heads; ++i) heads.emplace_back(store_, command, data, i);
-  RunContext context{engine_,   ftl_,          clock_,
-                     memory_,   threads_,      buffers_,
-                     filtered_, staged_bytes_, arrival + device_.firmware_read(chooses ? abi::kPageBytes : UINT32_MAX)};
+  RunContext context{.engine = engine_,
+                     .ftl = ftl_,
+                     .clock = clock_,
+                     .memory = memory_,
+                     .threads = threads_,
+                     .buffers = buffers_,
+                     .filtered = filtered_,
+                     .staged_bytes = staged_bytes_,
+                     .streams = streams_,
+                     .place = place,
+                     .ready = arrival + device_.firmware_read(chooses ? abi::kPageBytes : UINT32_MAX)};
   if (!chooses && can_queue(context, heads)) return run_queued(context, heads);
   const auto source = make_source(context, heads);
   const auto execute = !chooses ? run_exact : groups ? run_groups : run_sparf;
@@ -72,6 +82,7 @@ AttentionOutcome AttentionUnit::run_now(const abi::AttnSubmit& command, std::spa
     ftl_.count_lost(damaged);
     return {.status = abi::kUnrecoveredRead, .data = {}, .done = outcome.done};
   }
+  source->close();
   return outcome;
 }
 

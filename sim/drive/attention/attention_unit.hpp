@@ -30,8 +30,9 @@ class AttentionUnit {
   // Returns the length of the command's data; nothing if the first head does not exist.
   std::optional<std::uint64_t> payload_bytes(const abi::AttnSubmit& command) const;
 
-  // Precondition: check() succeeded. If any head fails, the whole command fails.
-  AttentionOutcome run(const abi::AttnSubmit& command, std::span<const std::byte> data, Ns arrival);
+  // Precondition: check() succeeded. If any head fails, the whole command fails. `place`: among the rows of a command.
+  AttentionOutcome run(const abi::AttnSubmit& command, std::span<const std::byte> data, Ns arrival,
+                       const RowPlace& place = {});
 
   // Runs a job, from time `start` on, in a memory that the caller filled.
   struct ForeignJob {
@@ -45,9 +46,11 @@ class AttentionUnit {
   std::uint64_t staged_bytes_read() const { return staged_bytes_; }
   std::uint64_t engine_cycles() const { return clock_.cycles(); }
   const FilterCounters& filtered() const { return filtered_; }
+  const DenseStreams& streams() const { return streams_; }
 
  private:
-  AttentionOutcome run_now(const abi::AttnSubmit& command, std::span<const std::byte> data, Ns arrival);
+  AttentionOutcome run_now(const abi::AttnSubmit& command, std::span<const std::byte> data, Ns arrival,
+                           const RowPlace& place);
 
   Engine& engine_;
   KvStore& store_;
@@ -55,6 +58,7 @@ class AttentionUnit {
   NandDevice& device_;
   EngineClock clock_;
   JobMemory memory_;
+  DenseStreams streams_{store_, ftl_};
   TransferThreads threads_{1};
   std::vector<std::vector<std::byte>> buffers_;
   FilterCounters filtered_;

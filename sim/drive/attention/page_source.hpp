@@ -121,6 +121,9 @@ class PageSource {
 
   // The number of groups that were found damaged after their use. If it is not 0, the command's results are invalid.
   virtual std::uint32_t damaged() = 0;
+
+  // To be called when the query is done. The source may begin to read for the next one.
+  virtual void close() {}
 };
 
 }  // namespace kvdrive

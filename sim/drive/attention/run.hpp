@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "attention/dense_streams.hpp"
 #include "attention/engine_clock.hpp"
 #include "attention/head.hpp"
 #include "attention/job_memory.hpp"
@@ -38,7 +39,9 @@ struct RunContext {
   std::vector<std::vector<std::byte>>& buffers;  // for pages; kept, because fresh memory costs as much as a copy
   FilterCounters& filtered;
   std::uint64_t& staged_bytes;  // K and V read from staged rows
-  Ns ready = 0;                 // device time at which the command's reads start
+  DenseStreams& streams;
+  RowPlace place;
+  Ns ready = 0;  // device time at which the command's reads start
 };
 
 // The status of a command whose job ended with this status word.

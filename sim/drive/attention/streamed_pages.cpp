@@ -191,8 +191,12 @@ void StreamedPages::start_dense() {
       context_.staged_bytes += sections_.back().staged_bytes();
     }
   }
-  ahead_ = std::make_unique<GroupStream>(context_.ftl.read_path(), *context_.ftl.direct(), std::move(groups),
-                                         DirectReads::kBuffers, Sink::kComputer);
+  ahead_ = context_.streams.open(any.command, context_.place, first, std::move(groups));
+}
+
+void StreamedPages::close() {
+  pages_.reset();
+  if (ahead_) context_.streams.close(std::move(ahead_), heads_.front().command, context_.place);
 }
 
 PageSource::Dense StreamedPages::dense(std::size_t index) {

@@ -23,6 +23,7 @@ class StreamedPages final : public PageSource {
   Dense dense(std::size_t index) override;
   std::unique_ptr<RowBatch> read(std::vector<RowRequest> requests, Ns ready, std::size_t pieces) override;
   std::uint32_t damaged() override;
+  void close() override;
 
  private:
   struct Section;

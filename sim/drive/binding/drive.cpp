@@ -205,6 +205,8 @@ nb::dict read_stats(const Drive& drive) {
   result["sizes"] = sizes;
   result["around_cache"] = stats.around_cache;
   result["asynchronous"] = stats.asynchronous;
+  result["early"] = stats.early;
+  result["unused"] = stats.unused;
   return result;
 }
 

@@ -87,19 +87,25 @@ static_assert(sizeof(AttnRow) == sizeof(abi::AttnSubmit) &&
               offsetof(AttnRow, inline_tokens) == offsetof(abi::AttnSubmit, inline_tokens) &&
               offsetof(AttnRow, scale_log2e) == offsetof(abi::AttnSubmit, scale_log2e));
 
-AttentionOutcome run_row(DriveState& drive, const Row& row, Ns ready) {
+// The row as a command of its own.
+abi::AttnSubmit single(const Row& row) {
   AttnRow fields = row.fields;
   fields.data_bytes = 0;
+  return std::bit_cast<abi::AttnSubmit>(fields);
+}
+
+AttentionOutcome run_row(DriveState& drive, const Row& row, const RowPlace& place, Ns ready) {
+  const AttnRow& fields = row.fields;
   if (!all_zero(fields.reserved0) || !all_zero(fields.reserved1) || fields.reserved3 != 0) {
     return {.status = abi::kInvalidField, .data = {}, .done = ready};
   }
-  const auto command = std::bit_cast<abi::AttnSubmit>(fields);
+  const abi::AttnSubmit command = single(row);
   if (const auto refused = refusal(drive, command, row.data)) {
     return {.status = static_cast<abi::NvmeStatus>(refused->status), .data = {}, .done = ready};
   }
   drive.volume.ftl().set_time(ready);
   drive.volume.device().advance(ready);
-  return drive.attention.run(command, row.data, ready);
+  return drive.attention.run(command, row.data, ready, place);
 }
 
 // In device time a row begins when the row before it has ended.
@@ -107,8 +113,10 @@ AttentionOutcome run_rows(DriveState& drive, std::span<const Row> rows, Ns arriv
   AttentionOutcome all{.data = {}, .rows = static_cast<std::uint32_t>(rows.size()), .done = arrival};
   std::vector<AttnRowResult> results;
   std::vector<std::byte> outputs;
-  for (const Row& row : rows) {
-    const AttentionOutcome one = run_row(drive, row, all.done);
+  std::optional<abi::AttnSubmit> next;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    next = i + 1 < rows.size() ? std::optional(single(rows[i + 1])) : std::nullopt;
+    const AttentionOutcome one = run_row(drive, rows[i], {.first = i == 0, .next = next ? &*next : nullptr}, all.done);
     results.push_back({.status = one.status,
                        .engine_status = static_cast<std::uint32_t>(one.result),
                        .data_bytes = static_cast<std::uint32_t>(one.data.size()),

@@ -145,6 +145,7 @@ void GroupMap::for_each_unit(const std::function<void(Family, const Extent&)>& v
 }
 
 void GroupMap::mark_dirty(ListId list) {
+  ++changes_;
   if (lists_[list].dirty) return;
   lists_[list].dirty = true;
   dirty_.push_back(list);

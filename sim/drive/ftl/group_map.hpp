@@ -98,6 +98,8 @@ class GroupMap {
   // Memory of a list with one run; the length of the run does not matter.
   static constexpr std::uint64_t list_bytes() { return sizeof(List) + kFamilyBytes + 2 * sizeof(Extent); }
   std::uint64_t runs() const;
+  // Counts changes: while it stays the same, every group keeps its unit, and no unit of a group is erased.
+  std::uint64_t changes() const { return changes_; }
 
  private:
   struct List {
@@ -139,6 +141,7 @@ class GroupMap {
   std::vector<ListId> dirty_;
   Family next_family_ = 0;
   std::uint64_t run_bytes_ = 0;
+  std::uint64_t changes_ = 0;
 };
 
 }  // namespace kvdrive

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ftl/group_stream.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace kvdrive {
@@ -19,16 +20,34 @@ GroupStream::Piece GroupStream::next() {
 }
 
 void GroupStream::begin() {
-  while (slots_.size() < depth_ && next_ < groups_.size()) {
-    slots_.push_back(std::make_unique<Slot>());
-    slots_.back()->buffer = reads_.take();
-    start(*slots_.back());
-  }
+  while (slots_.size() < depth_ && next_ < groups_.size()) add_slot(false);
   reads_.submit();
 }
 
+std::size_t GroupStream::begin_early(std::size_t most) {
+  while (slots_.size() < std::min(most, depth_) && next_ < groups_.size() && disk_is_next()) add_slot(true);
+  reads_.submit();
+  return slots_.size();
+}
+
+bool GroupStream::rewind() {
+  if (next_ < groups_.size() || slots_.empty() || slots_.front()->first != 0) return false;
+  for (const auto& slot : slots_) {
+    reads_.wait(slot->batch);
+    if (slot->from_memory || slot->struck || slot->batch.error != 0) return false;
+  }
+  taken_ = 0;
+  return true;
+}
+
+void GroupStream::add_slot(bool from_disk_only) {
+  slots_.push_back(std::make_unique<Slot>());
+  slots_.back()->buffer = reads_.take();
+  start(*slots_.back(), from_disk_only);
+}
+
 // Starts reads for as many groups of one list as fit into the slot's buffer.
-void GroupStream::start(Slot& slot) {
+void GroupStream::start(Slot& slot, bool from_disk_only) {
   slot.first = next_;
   Unit first = 0, end = 0;         // units of the read that is being assembled
   std::uint32_t at = 0, used = 0;  // pages of the buffer: first page of this read, number of pages used
@@ -40,6 +59,8 @@ void GroupStream::start(Slot& slot) {
   for (; next_ < groups_.size() && groups_[next_].list == list && slot.pages.size() < kPieceGroups; ++next_) {
     const Unit unit = path_.unit(list, groups_[next_].index);
     const std::byte* page = path_.in_memory(unit);
+    if (page != nullptr && from_disk_only) break;
+    slot.from_memory |= page != nullptr;
     if (page == nullptr) {
       const bool grows = end > first && unit >= end && unit - end <= kGap;
       const std::uint32_t needed = grows ? unit - end + 1 : 1;

@@ -26,6 +26,8 @@ class GroupStream {
   struct Group {
     ListId list = 0;
     std::uint32_t index = 0;
+
+    bool operator==(const Group&) const = default;
   };
 
   // Consecutive groups of one list.
@@ -47,6 +49,14 @@ class GroupStream {
 
   // Starts to read as far ahead as `depth` allows; `next` does so too.
   void begin();
+  // Starts to read at most `most` pieces from the disk. Groups in drive memory, which may move between commands, and
+  // those behind them wait for `next`. Returns the number of pieces.
+  std::size_t begin_early(std::size_t most);
+  // Makes `next` begin with the first piece again. False, without effect, if a piece is gone, was in drive memory or
+  // could not be read.
+  bool rewind();
+
+  const std::vector<Group>& groups() const { return groups_; }
 
   // Releases the previous piece, unless it stays, and waits for the next one. Precondition: groups are left.
   Piece next();
@@ -59,9 +69,14 @@ class GroupStream {
     std::vector<const std::byte*> pages;
     bool struck = false;
     bool stays = false;
+    bool from_memory = false;  // at least one page
   };
 
-  void start(Slot& slot);
+  bool disk_is_next() const {
+    return path_.in_memory(path_.unit(groups_[next_].list, groups_[next_].index)) == nullptr;
+  }
+  void start(Slot& slot, bool from_disk_only);
+  void add_slot(bool from_disk_only);
   void release_first();
 
   ReadPath& path_;

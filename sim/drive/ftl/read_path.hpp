@@ -68,6 +68,8 @@ class ReadPath {
   // For GroupStream: the unit of a group, and its page if the page is in drive memory (null otherwise).
   Unit unit(ListId list, std::uint32_t index) const { return state_.map.unit(list, index); }
   const std::byte* in_memory(Unit unit) const;
+  // While it stays the same, what was read of a group from the disk is what the group holds.
+  std::uint64_t changes() const { return state_.map.changes(); }
   void start_read(DirectReads& reads, Unit first, std::uint32_t count, std::byte* to, DirectReads::Batch& batch) const;
   // Counts a read. Returns true if a fault was injected into it.
   bool count_read(Unit unit, Sink sink);

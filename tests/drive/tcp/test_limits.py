@@ -313,8 +313,9 @@ def test_a_connection_that_ends_amid_its_data(target):
     _, tag, _, _ = struct.unpack_from("<HHII", body)
     queue.send_data(cid, tag, 0, b"\xff" * BLOCK, last=False)
     queue.close()
-    other = target.io(controller, 2)
-    assert other.read(READ, 2 * BLOCK, dwords=(0, 0, 1)).data == bytes(2 * BLOCK)  # nothing was written
+    reply = target.io(controller, 2).read(READ, 2 * BLOCK, dwords=(0, 0, 1))
+    assert reply.status == 0
+    assert reply.data == bytes(2 * BLOCK)  # nothing was written
 
 
 def test_a_fault_of_one_connection_leaves_the_others(target):
