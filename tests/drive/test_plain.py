@@ -123,6 +123,23 @@ def test_tokens_that_came_one_spill_at_a_time_are_read_in_64_kib(make_drive):
     assert min(sizes) >= READ
 
 
+def test_heads_that_were_appended_together_are_read_together(pair):
+    rng = np.random.default_rng(6)
+    heads, parts, d = 4, 8, 64
+    rows = halves(rng, 2, heads, parts * 512, d)  # 64 KiB of a head in each part
+    for host in pair:
+        for part in range(parts):
+            for layer in (0, 1):  # so that the next part lies elsewhere
+                k, v = rows[:, :, 512 * part : 512 * (part + 1)]
+                host.store(k, v, first_token=512 * part, layer=layer)
+        host.store(halves(rng, 1, 16384, d), halves(rng, 1, 16384, d), session=2)  # what follows fills the row
+        assert host.flush().status == OK
+    q = halves(rng, heads, 2, d)
+    reply, sizes = reads(pair[1], lambda: pair[1].attend(q, parts * 512))
+    assert sizes == {2 * heads * READ: parts}  # K and V of all heads
+    np.testing.assert_array_equal(reply.data, pair[0].attend(q, parts * 512).data)
+
+
 def test_what_padding_and_windows_leave_out_is_not_read(make_drive):
     rng = np.random.default_rng(4)
     tokens, d = 8192, 64

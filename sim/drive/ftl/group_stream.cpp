@@ -21,12 +21,12 @@ GroupStream::Piece GroupStream::next() {
 
 void GroupStream::begin() {
   while (slots_.size() < depth_ && next_ < groups_.size()) add_slot(false);
-  reads_.submit();
+  start_reads();
 }
 
 std::size_t GroupStream::begin_early(std::size_t most) {
   while (slots_.size() < std::min(most, depth_) && next_ < groups_.size() && disk_is_next()) add_slot(true);
-  reads_.submit();
+  start_reads();
   return slots_.size();
 }
 
@@ -46,14 +46,32 @@ void GroupStream::add_slot(bool from_disk_only) {
   start(*slots_.back(), from_disk_only);
 }
 
-// Starts reads for as many groups of one list as fit into the slot's buffer.
+// Adjacent ranges become one read of at most a buffer's size.
+void GroupStream::start_reads() {
+  std::ranges::sort(ranges_, {}, &Range::first);
+  std::vector<DirectReads::Part> parts;
+  for (std::size_t i = 0; i < ranges_.size();) {
+    const Unit first = ranges_[i].first;
+    Unit end = first;
+    parts.clear();
+    for (; i < ranges_.size() && ranges_[i].first == end && end - first + ranges_[i].count <= kPieceGroups; ++i) {
+      parts.push_back({{ranges_[i].to, std::size_t{ranges_[i].count} * abi::kPageBytes}, &ranges_[i].slot->batch});
+      end += ranges_[i].count;
+    }
+    path_.start_read(reads_, first, end - first, parts);
+  }
+  ranges_.clear();
+  reads_.submit();
+}
+
+// Takes as many groups of one list as fit into the slot's buffer.
 void GroupStream::start(Slot& slot, bool from_disk_only) {
   slot.first = next_;
   Unit first = 0, end = 0;         // units of the read that is being assembled
   std::uint32_t at = 0, used = 0;  // pages of the buffer: first page of this read, number of pages used
   const auto read = [&] {
     if (end == first) return;
-    path_.start_read(reads_, first, end - first, slot.buffer.data() + std::size_t{at} * abi::kPageBytes, slot.batch);
+    ranges_.push_back({first, end - first, slot.buffer.data() + std::size_t{at} * abi::kPageBytes, &slot});
   };
   const ListId list = groups_[next_].list;
   for (; next_ < groups_.size() && groups_[next_].list == list && slot.pages.size() < kPieceGroups; ++next_) {

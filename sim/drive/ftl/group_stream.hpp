@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads groups in a given order around the page cache, some pieces ahead of their use.
 //
-// Groups in adjacent units arrive in one read. A short gap between groups is read too, because another request costs
-// more than the pages of the gap.
+// Groups in adjacent units arrive in one read, also if they are of several lists: the heads of a layer that were
+// appended together. A short gap between groups of a list is read too, because another request costs more than its
+// pages.
 #pragma once
 
 #include <cstddef>
@@ -71,12 +72,20 @@ class GroupStream {
     bool stays = false;
     bool from_memory = false;  // at least one page
   };
+  // Units that are read into a slot's buffer.
+  struct Range {
+    Unit first = 0;
+    std::uint32_t count = 0;
+    std::byte* to = nullptr;
+    Slot* slot = nullptr;
+  };
 
   bool disk_is_next() const {
     return path_.in_memory(path_.unit(groups_[next_].list, groups_[next_].index)) == nullptr;
   }
   void start(Slot& slot, bool from_disk_only);
   void add_slot(bool from_disk_only);
+  void start_reads();
   void release_first();
 
   ReadPath& path_;
@@ -88,6 +97,7 @@ class GroupStream {
   std::size_t next_ = 0;   // position of the next group to read
   std::size_t taken_ = 0;  // slots that the user holds; more than one only if they stay
   std::deque<std::unique_ptr<Slot>> slots_;
+  std::vector<Range> ranges_;  // whose reads start next
 };
 
 }  // namespace kvdrive

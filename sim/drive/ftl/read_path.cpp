@@ -29,8 +29,14 @@ const std::byte* ReadPath::in_memory(Unit unit) const {
 
 void ReadPath::start_read(DirectReads& reads, Unit first, std::uint32_t count, std::byte* to,
                           DirectReads::Batch& batch) const {
+  const DirectReads::Part part{{to, std::size_t{count} * abi::kPageBytes}, &batch};
+  start_read(reads, first, count, std::span(&part, 1));
+}
+
+void ReadPath::start_read(DirectReads& reads, Unit first, std::uint32_t count,
+                          std::span<const DirectReads::Part> parts) const {
   state_.media.expect_spares(first, count);
-  reads.start(state_.media.file_offset(first), {to, std::size_t{count} * abi::kPageBytes}, batch);
+  reads.start(state_.media.file_offset(first), parts);
 }
 
 bool ReadPath::count_read(Unit unit, Sink sink) {

@@ -71,6 +71,8 @@ class ReadPath {
   // While it stays the same, what was read of a group from the disk is what the group holds.
   std::uint64_t changes() const { return state_.map.changes(); }
   void start_read(DirectReads& reads, Unit first, std::uint32_t count, std::byte* to, DirectReads::Batch& batch) const;
+  // The same for consecutive units into several places. Precondition: `parts` have `count` pages.
+  void start_read(DirectReads& reads, Unit first, std::uint32_t count, std::span<const DirectReads::Part> parts) const;
   // Counts a read. Returns true if a fault was injected into it.
   bool count_read(Unit unit, Sink sink);
 

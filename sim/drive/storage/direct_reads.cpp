@@ -4,19 +4,29 @@
 #include <sys/uio.h>
 
 #include <utility>
+#include <vector>
 
 namespace kvdrive {
 
-void DirectReads::start(std::uint64_t offset, std::span<std::byte> to, Batch& batch) {
-  const iovec part{to.data(), to.size()};
-  ++batch.in_flight;
-  transfers_.read(file_.direct(), offset, std::span(&part, 1), [&batch](int error) {
-    --batch.in_flight;
-    if (error != 0) batch.error = error;
+void DirectReads::start(std::uint64_t offset, std::span<const Part> parts) {
+  std::vector<iovec> memory;
+  std::vector<Batch*> batches;
+  std::uint64_t bytes = 0;
+  for (const Part& part : parts) {
+    memory.push_back({part.to.data(), part.to.size()});
+    batches.push_back(part.batch);
+    ++part.batch->in_flight;
+    bytes += part.to.size();
+  }
+  transfers_.read(file_.direct(), offset, memory, [batches = std::move(batches)](int error) {
+    for (Batch* const batch : batches) {
+      --batch->in_flight;
+      if (error != 0) batch->error = error;
+    }
   });
   ++counters_.reads;
-  counters_.bytes += to.size();
-  ++counters_.sizes[to.size()];
+  counters_.bytes += bytes;
+  ++counters_.sizes[bytes];
 }
 
 void DirectReads::wait(const Batch& batch) {

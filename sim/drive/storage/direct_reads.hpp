@@ -32,11 +32,22 @@ class DirectReads {
     int error = 0;  // the last errno
   };
 
+  // Memory that a read fills, and the batch that waits for it.
+  struct Part {
+    std::span<std::byte> to;
+    Batch* batch;
+  };
+
   explicit DirectReads(const BackingFile& file) : file_(file) { transfers_.take_turns(DiskQueue::of(file.direct())); }
 
   // Reads whole pages into page-aligned memory. The read begins with the next `submit` or `wait`. Memory and batch must
   // live until `wait` has returned.
-  void start(std::uint64_t offset, std::span<std::byte> to, Batch& batch);
+  void start(std::uint64_t offset, std::span<std::byte> to, Batch& batch) {
+    const Part part{to, &batch};
+    start(offset, std::span(&part, 1));
+  }
+  // The same for pages that lie one after the other in the file and anywhere in memory.
+  void start(std::uint64_t offset, std::span<const Part> parts);
   void submit() { transfers_.submit(); }
   void wait(const Batch& batch);
 
