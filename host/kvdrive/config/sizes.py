@@ -33,6 +33,11 @@ def share_or_bytes(text: str) -> int | Fraction:
     return share
 
 
+def share_or_bytes_or_auto(text: str) -> int | Fraction | Literal["auto"]:
+    """Parse "auto", a share like 50% or a size like 8G. Raises InputError."""
+    return "auto" if text.strip() == "auto" else share_or_bytes(text)
+
+
 def share_or_auto(text: str) -> float | Literal["auto"]:
     """A share of sequences or tokens, or "auto". Raises InputError."""
     if text == "auto":

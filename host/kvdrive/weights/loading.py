@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -26,14 +26,15 @@ from kvdrive.weights.slots import Slots
 
 @dataclass(frozen=True)
 class WeightsOptions:
-    """How much memory all weights may take: bytes, or a share of what they take together. `eviction`: see EVICTIONS.
+    """How much memory all weights may take: bytes, or a share of what they take together; "auto": half of that, or the
+    least that the model needs where that is more. `eviction`: see EVICTIONS.
 
     `look_ahead`: on, off, or auto, which prefetches while that pays. `window`: neurons that none of the last so many
     calls of a layer used are evicted; of a call with several tokens of one sequence the first ones count, by the share
     `accepted` of them that speculative decoding accepts, "auto": that of the calls so far, if it says how they ended.
     """
 
-    memory: int | Fraction = Fraction(1, 2)
+    memory: int | Fraction | Literal["auto"] = "auto"
     eviction: str = "lfu"
     look_ahead: choices.LookAhead = "auto"
     window: int = 5

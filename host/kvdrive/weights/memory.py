@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
 
 import torch
 
@@ -34,9 +35,9 @@ class Need:
         """The least memory with which the model runs."""
         return self.resident + self.least * (self.slot + self.converted)
 
-    def slots_in(self, budget: int | Fraction) -> int:
-        """Experts in memory within a budget of bytes, or of a share of `whole`. Raises InputError."""
-        limit = int(self.whole * budget) if isinstance(budget, Fraction) else budget
+    def slots_in(self, budget: int | Fraction | Literal["auto"]) -> int:
+        """Experts in memory within a budget (`bytes_in`). Raises InputError."""
+        limit = bytes_in(budget, self.whole, self.minimum)
         rounds = min(self.experts_at_once, self.experts) * self.converted
         count = min(self.experts, (limit - self.resident - rounds) // self.slot)
         if count < self.least and limit >= self.minimum:
@@ -64,6 +65,13 @@ def needs(manifest: Manifest, dtype: torch.dtype, per_token: int) -> Need:
         experts_at_once=one.count if as_stored else min(_ROUND, per_token),
         least=min(per_token, one.count),
     )
+
+
+def bytes_in(budget: int | Fraction | Literal["auto"], whole: int, least: int) -> int:
+    """A budget of bytes, or of a share of `whole`; "auto": half of `whole`, or `least` where that is more."""
+    if budget == "auto":
+        return max(whole // 2, least)
+    return int(whole * budget) if isinstance(budget, Fraction) else budget
 
 
 def size(count: int) -> str:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from kvdrive import choices
 from kvdrive.config.option import Needs, option
-from kvdrive.config.sizes import share_or_auto, share_or_bytes
+from kvdrive.config.sizes import share_or_auto, share_or_bytes_or_auto
 from kvdrive.errors import InputError
 from kvdrive.targets.options import DriveOptions
 from kvdrive.weights.acceptance import Accepted
@@ -32,11 +32,12 @@ class FlashOptions:
     weights_file: Path | None = option(
         None, "the file that `kvdrive convert` has made; default: in your cache", path="file"
     )
-    weights_memory: int | Fraction = option(
-        Fraction(1, 2),
-        "for all weights, with `weights=flash`: a share as 50%, or a size with K, M, G, T",
-        read=share_or_bytes,
-        typed="50%",
+    weights_memory: int | Fraction | Literal["auto"] = option(
+        "auto",
+        "for all weights, with `weights=flash`: a share as 50%, or a size with K, M, G, T; auto: half of them, or "
+        "the least that the model needs where that is more",
+        read=share_or_bytes_or_auto,
+        typed="auto",
         needs=_FLASH,
     )
     weights_cache: str = option(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -11,7 +11,7 @@ from kvdrive.errors import InputError
 from kvdrive.weights.acceptance import Acceptance
 from kvdrive.weights.loading import WeightsOptions
 from kvdrive.weights.managing import Managing
-from kvdrive.weights.memory import size
+from kvdrive.weights.memory import bytes_in, size
 from kvdrive.weights.neurons import SparseSum, activation_of, has_gates, install, neurons_of
 from kvdrive.weights.predictor import Predictors, install_predictors
 from kvdrive.weights.reader import Reader
@@ -59,18 +59,19 @@ class SparseWeights:
         if predictors and not gates:
             install_predictors(self.model, predictors)
 
-    def _share(self, memory: int | Fraction, dtype: torch.dtype) -> Fraction:
+    def _share(self, memory: int | Fraction | Literal["auto"], dtype: torch.dtype) -> Fraction:
         """The share of its neurons that each layer holds within a budget. Raises InputError."""
         arrays = self.file.manifest.neurons
-        limit = int(self._whole * memory) if isinstance(memory, Fraction) else memory
         stored = sum(array.bytes for array in arrays)
         if not all(part.is_in(dtype) for array in arrays for part in array.parts):
             stored += max(array.count * array.bytes_in(dtype) for array in arrays)  # a window in the other precision
+        least = self._resident + stored // LEAST + 1
+        limit = bytes_in(memory, self._whole, least)
         share = min(Fraction(1), Fraction(max(0, limit - self._resident), stored))
         if share < Fraction(1, LEAST):
             raise InputError(
                 f"{size(limit)} hold less than the resident weights ({size(self._resident)}) and a {LEAST}th of the "
-                f"neurons: give `weights_memory={size(self._resident + stored // LEAST + 1)}` or more; all weights "
+                f"neurons: give `weights_memory={size(least)}` or more; all weights "
                 f"take {size(self._whole)}"
             )
         return share

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from dataclasses import asdict
+from fractions import Fraction
 from pathlib import Path
 
 import moe_models
@@ -99,6 +100,16 @@ def test_the_least_memory_of_a_dense_model_is_taken(tmp_path):
     load("mini", "auto", FlashOptions(path, least + 4)).close()
     with pytest.raises(InputError, match="give `weights_memory="):
         load("mini", "auto", FlashOptions(path, least - 4))
+
+
+def test_the_least_memory_is_the_default_where_half_of_the_weights_are_too_little(tmp_path):
+    path = make_file(places.find("mini"), tmp_path / "w.kvw", "auto", QUIET).path
+    with pytest.raises(InputError, match="give `weights_memory="):
+        load("mini", "auto", FlashOptions(path, Fraction(1, 2)))
+    checkpoint = load("mini", "auto", FlashOptions(path))
+    report = checkpoint.weights.report()
+    checkpoint.close()
+    assert 0 < report["neurons_in_memory"] <= report["neurons"] // 16
 
 
 @pytest.mark.slow
