@@ -15,7 +15,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gpu import models, parts
+from gpu import models, parts, paths
 from gpu.run import LARGE, SMALL, Run
 from kvdrive.generation import checkpoints
 
@@ -23,16 +23,23 @@ PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def check(run: Run) -> None:
-    """All parts. What takes longest comes last: its results are written even if the time is over before its end."""
-    run.part("machine", partial(parts.machine, run), 20)
-    run.part("link", partial(parts.link, run), 30)
+    """All parts. Those with one short answer come first; a part that begins too late says so and leaves the others."""
+    torch.backends.cuda.enable_cudnn_sdp(False)  # as in parts.contenders
+    run.part("machine", partial(parts.machine, run), 10)
+    run.part("link", partial(parts.link, run), 15)
+    run.part("identity", partial(paths.identity, run), 15)
+    run.part("direct", partial(paths.direct, run), 15)
+    run.part("blocks", partial(paths.blocks, run), 15)
+    run.part("load", partial(paths.load, run), 25)
+    run.part("inputs", partial(paths.inputs, run), 30)
+    run.part("mini_batches", partial(paths.mini_batches, run), 25)
+    run.part("first_token", partial(parts.first_token, run), 60)
+    run.part("decode", partial(parts.decode, run), 110)
+    run.part("expected", partial(paths.expected, run), 30)
     for name in (models.SHIPPED, *models.FAMILIES):
         for precision, dtype in PRECISIONS.items():
-            run.part(f"tokens/{name}/{precision}", partial(parts.tokens, run, name, dtype), 25)
-    run.part("first_token", partial(parts.first_token, run), 90)
-    run.part("decode", partial(parts.decode, run), 120)
-    run.part("kvikio", partial(parts.kvikio, run), 30)
-    run.part("vllm", partial(parts.vllm, run), 10)
+            run.part(f"tokens/{name}/{precision}", partial(parts.tokens, run, name, dtype), 22)
+    run.part("vllm", partial(paths.vllm, run), 120)
 
 
 def main() -> int:

@@ -13,6 +13,7 @@ from kvdrive.generation.checkpoints import Checkpoint
 
 SEED = 1
 SHIPPED = "mini"
+INPUTS = "llama-mha"  # as many KV heads as query heads: X of a token is half of its K and V
 _FAMILIES: dict[str, type[PreTrainedConfig]] = {"llama": LlamaConfig, "qwen3": Qwen3Config, "gemma": GemmaConfig}
 _SHAPES: dict[str, dict[str, int]] = {  # query heads, KV heads and head dimension as in models of about 1e9 weights
     "llama": {"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64, "intermediate_size": 8192},
@@ -23,6 +24,10 @@ _LARGE = {"vocab_size": 32000, "hidden_size": 2048, "num_hidden_layers": 16, "ma
 _SMALL = {"vocab_size": 300, "hidden_size": 256, "num_hidden_layers": 2, "max_position_embeddings": 1 << 16}
 _SMALL_SHAPE = {"num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 32, "intermediate_size": 256}
 FAMILIES = tuple(_FAMILIES)
+_MANY_HEADS = {
+    False: {"num_attention_heads": 32, "num_key_value_heads": 32, "head_dim": 64, "intermediate_size": 8192},
+    True: {"num_attention_heads": 8, "num_key_value_heads": 8, "head_dim": 32, "intermediate_size": 256},
+}
 
 
 def load(name: str, dtype: torch.dtype, device: torch.device, small: bool, layers: int = 0) -> Checkpoint:
@@ -33,7 +38,7 @@ def load(name: str, dtype: torch.dtype, device: torch.device, small: bool, layer
     if name == SHIPPED:
         return checkpoints.load(name, str(dtype).removeprefix("torch."), str(device))
     sizes = _sizes(name, small) | ({"num_hidden_layers": layers} if layers else {})
-    config = _FAMILIES[name](**sizes, bos_token_id=1, eos_token_id=None, pad_token_id=0)
+    config = _FAMILIES.get(name, LlamaConfig)(**sizes, bos_token_id=1, eos_token_id=None, pad_token_id=0)
     before = torch.get_default_dtype()
     torch.manual_seed(SEED)
     torch.set_default_dtype(dtype)
@@ -47,4 +52,6 @@ def load(name: str, dtype: torch.dtype, device: torch.device, small: bool, layer
 
 
 def _sizes(name: str, small: bool) -> dict[str, int]:
+    if name == INPUTS:
+        return (_SMALL if small else _LARGE) | _MANY_HEADS[small]
     return _SMALL | _SMALL_SHAPE if small else _LARGE | _SHAPES[name]

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import cProfile
 import importlib.metadata
-import importlib.util
 import os
 import platform
 import pstats
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -33,7 +31,7 @@ from kvdrive.plugins.transformers import attach
 from kvdrive.targets.opening import open_drives
 from kvdrive.targets.options import DriveOptions
 
-_PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "triton", "kvikio-cu13", "vllm", "cupy-cuda13x")
+_PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "triton", "kvikio-cu12", "kvikio-cu13", "vllm")
 _TOKEN_LAYERS = 4  # of a family whose tokens are compared: what kvdrive does to a layer does not depend on more
 _REFERENCE = Path(__file__).resolve().parents[2] / "README.md"  # text for the shipped model
 
@@ -72,7 +70,7 @@ def tokens(run: Run, name: str, dtype: torch.dtype) -> dict[str, Any]:
     """
     checkpoint = models.load(name, dtype, run.device, run.size.small, 0 if run.size.small else _TOKEN_LAYERS)
     work = batches.batch([_prompt(checkpoint, run.size.prompt)], run.size.new_tokens)
-    with open_drives(_drives(checkpoint, run.size.prompt + run.size.new_tokens)) as drives:
+    with open_drives(drives_for(checkpoint, run.size.prompt + run.size.new_tokens)) as drives:
         done = batches.generate(checkpoint, work, drives, RunConfig(), keep_logits=run.size.new_tokens)
     found = asdict(batches.compare_with_transformers(checkpoint, work, done.tokens))
     text = torch.cat([work.ids, torch.tensor(done.tokens)], 1)[:, :-1].to(run.device)
@@ -121,9 +119,11 @@ class Contender:
     name: str
     model: PreTrainedModel
     new_cache: Callable[[int], Cache]
+    cudnn: bool = False
 
     def prefill(self, ids: torch.Tensor, cache: Cache) -> None:
         """The first token of a prompt."""
+        torch.backends.cuda.enable_cudnn_sdp(self.cudnn)
         with torch.no_grad():
             self.model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[:, -1].argmax(-1).cpu()
 
@@ -134,9 +134,14 @@ class Contender:
 
 @contextmanager
 def contenders(run: Run, checkpoint: Checkpoint, tokens: int) -> Iterator[list[Contender]]:
-    """Stock transformers, its cache in host memory, and kvdrive's, over the same weights. Room for `tokens` each."""
+    """Stock transformers, its cache in host memory, and kvdrive's, over the same weights. Room for `tokens` each.
+
+    torch's attention is that without cuDNN, but for one contender: cuDNN plans anew for each length.
+    """
     model = checkpoint.model
     found = [Contender("sdpa", model, lambda _: DynamicCache(config=model.config))]
+    if run.device.type == "cuda":
+        found.append(Contender("sdpa, cuDNN", model, lambda _: DynamicCache(config=model.config), cudnn=True))
     if run.device.type == "cuda":  # transformers moves K and V between a GPU and its host only
         found.append(Contender("offloaded", model, lambda _: DynamicCache(config=model.config, offloading=True)))
     with ExitStack() as opened:
@@ -145,7 +150,7 @@ def contenders(run: Run, checkpoint: Checkpoint, tokens: int) -> Iterator[list[C
             ("cpu", "cpu", RunConfig()),
             ("memory", "emulator", RunConfig.of(active="memory")),
         ):
-            drives = opened.enter_context(open_drives(_drives(checkpoint, tokens, target)))
+            drives = opened.enter_context(open_drives(drives_for(checkpoint, tokens, target)))
             own = sibling(model)
             attachment = opened.enter_context(attach(own, drives, config=attention))
             found.append(Contender(f"kvdrive {name}", own, attachment.cache))
@@ -170,7 +175,7 @@ def _steps(run: Run, checkpoint: Checkpoint, contender: Contender, context: int,
     try:
         cache = contender.new_cache(context + 4 * run.size.steps)
         began = time.perf_counter()
-        _fill(run, checkpoint, cache, context)
+        fill(run, checkpoint, cache, context)
         filled = time.perf_counter() - began
         for _ in range(2):
             contender.step(token, cache)
@@ -195,11 +200,11 @@ def _slowest_calls(work: Callable[[], object], most: int = 8) -> list[str]:
     ]
 
 
-def _fill(run: Run, checkpoint: Checkpoint, cache: Cache, context: int) -> None:
-    """Random K and V as the first `context` tokens of each layer."""
+def fill(run: Run, checkpoint: Checkpoint, cache: Cache, context: int, rows: int = 1) -> None:
+    """Random K and V as the first `context` tokens of each layer, in so many rows."""
     shape, model = checkpoint.shape, checkpoint.model
     generator = torch.Generator(run.device).manual_seed(models.SEED)
-    size = (1, shape.kv_heads, context, shape.head_dim)
+    size = (rows, shape.kv_heads, context, shape.head_dim)
     for layer in range(shape.layers):
         k, v = (torch.randn(size, generator=generator, device=run.device).to(model.dtype) for _ in range(2))
         cache.update(k, v, layer)
@@ -254,36 +259,6 @@ def _written(contender: Contender, ids: torch.Tensor, cache: Cache) -> None:
         cache.batch.synchronize()
 
 
-def kvikio(run: Run) -> dict[str, Any]:
-    """GB/s of a file to and from the GPU by kvikio, where it is installed."""
-    if importlib.util.find_spec("kvikio") is None:
-        return {"available": False, "reason": "kvikio is not installed"}
-    if run.device.type != "cuda":
-        return {"available": False, "reason": "there is no GPU"}
-    import cupy
-    import kvikio as installed
-    import kvikio.defaults
-
-    data = cupy.random.randint(0, 255, run.size.link_bytes, dtype=cupy.uint8)
-    back = cupy.empty_like(data)
-    with tempfile.TemporaryDirectory() as folder:
-        path = str(Path(folder) / "data")
-        with installed.CuFile(path, "w") as file:
-            wrote = run.timed(lambda: file.write(data))
-        with installed.CuFile(path, "r") as file:
-            read = run.timed(lambda: file.read(back))
-    mode = str(getattr(kvikio.defaults, "get", lambda _: "unknown")("compat_mode"))
-    rates = {name: round(data.nbytes / seconds / 1e9, 2) for name, seconds in (("write", wrote), ("read", read))}
-    return {"available": True, "compat_mode": mode, "same": bool((data == back).all()), "gb_per_s": rates}
-
-
-def vllm(run: Run) -> dict[str, Any]:
-    """Whether vLLM is there. Its round trip through a drive needs it."""
-    if importlib.util.find_spec("vllm") is None:
-        return {"available": False, "reason": "vllm is not installed"}
-    return {"available": True, "version": _version("vllm"), "round_trip": "not run"}
-
-
 def _prompt(checkpoint: Checkpoint, length: int) -> list[int]:
     """Text for the shipped model, random tokens for the others."""
     if checkpoint.tokenizer is not None:
@@ -293,7 +268,7 @@ def _prompt(checkpoint: Checkpoint, length: int) -> list[int]:
     return ids
 
 
-def _drives(checkpoint: Checkpoint, tokens: int, target: str = "emulator") -> DriveOptions:
+def drives_for(checkpoint: Checkpoint, tokens: int, target: str = "emulator") -> DriveOptions:
     """A temporary drive with room for the K and V of so many tokens, on all cores."""
     capacity = max(1 << 28, 4 * tokens * checkpoint.shape.bytes_per_token)
     return DriveOptions(threads=os.cpu_count() or 1, capacity_bytes=capacity, target=target)

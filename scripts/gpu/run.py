@@ -18,7 +18,10 @@ import torch
 
 @dataclass(frozen=True)
 class Size:
-    """How large the models, prompts and contexts of a run are, and how often steps are repeated."""
+    """How large the models, prompts and contexts of a run are, and how often steps are repeated.
+
+    `loaded`: tokens that are loaded from a drive, or rebuilt; `rows`: sequences of a batch in mini-batches.
+    """
 
     small: bool
     prompt: int
@@ -28,10 +31,12 @@ class Size:
     steps: int
     rounds: int
     link_bytes: int
+    loaded: int
+    rows: int
 
 
-LARGE = Size(False, 512, 32, (4096, 16384, 32768), 16384, 6, 2, 256 << 20)
-SMALL = Size(True, 48, 6, (96, 160), 128, 2, 1, 1 << 20)
+LARGE = Size(False, 512, 32, (4096, 16384, 32768), 16384, 6, 2, 256 << 20, 8192, 8)
+SMALL = Size(True, 48, 6, (96, 160), 128, 2, 1, 1 << 20, 300, 4)
 
 
 @dataclass

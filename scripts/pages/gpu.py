@@ -1,23 +1,64 @@
-"""The tables of docs/results/attention.md, from the results of `gpu.check` in results/gpu/*.json."""
+"""The tables of docs/guide/gpu.md: from the results of `gpu.check` in results/gpu/*.json, and from the planner."""
 
 from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from kvdrive.perf.plan import plan
+from kvdrive.perf.shapes import LLAMA_70B, MISTRAL_7B, OPT_66B
+from kvdrive.perf.systems import SYSTEMS
 from kvdrive.tree import ROOT
 from pages.blocks import filled
 
-PAGE, RESULTS = ROOT / "docs/results/attention.md", ROOT / "results/gpu"
+PAGE, RESULTS = ROOT / "docs/guide/gpu.md", ROOT / "results/gpu"
+SYSTEM, TOKENS, BATCH, COUNTS = "h100-smartssd", 32768, 16, (1, 2, 4, 8)
+PARTS = {  # of the check, beside tokens, the first token and steps
+    "load": "K and V that are loaded to the GPU",
+    "inputs": "X-cache, rebuilt on the GPU",
+    "mini_batches": "mini-batches",
+    "expected": "steps beside the plan",
+    "direct": "kvikio",
+    "blocks": "blocks of an engine on the GPU",
+    "vllm": "vLLM",
+}
 NONE = "No figures exist yet: the check has not run on a machine with a GPU."
 
 
 def texts() -> dict[Path, str]:
     """The page with all results."""
-    return {PAGE: filled(PAGE, {"gpu": measured(sorted(RESULTS.glob("*.json")))})}
+    files = sorted(RESULTS.glob("*.json"))
+    return {PAGE: filled(PAGE, {"gpu": measured(files), "gpu-missing": missing(files), "gpu-plan": planned()})}
+
+
+def missing(files: list[Path]) -> str:
+    """What no run has measured."""
+    found = [json.loads(file.read_text()) for file in files]
+    names = [what for part, what in PARTS.items() if not any(_ended(one.get(part)) for one in found)]
+    return f"No figures exist yet for: {', '.join(names)}." if names else "Every part of the check has figures."
+
+
+def _ended(found: Any) -> bool:
+    return isinstance(found, dict) and "error" not in found and found.get("available", True)
+
+
+def planned() -> str:
+    """Tokens a second and the part that takes longest, by GPUs and drives."""
+    rows = [_row("model", "GPUs", *(f"{drives} drives" if drives > 1 else "1 drive" for drives in COUNTS))]
+    rows.append(_row(*("---" for _ in range(2 + len(COUNTS)))))
+    for model in (MISTRAL_7B, LLAMA_70B, OPT_66B):
+        for gpus in COUNTS:
+            cells = []
+            for drives in COUNTS:
+                found = plan(model, SYSTEMS[SYSTEM].of_gpus(gpus), TOKENS, BATCH, drives)
+                longest = max(found.parts, key=lambda part: part.seconds)
+                share = f", X {found.alpha:g}" if found.alpha else ""
+                cells.append(f"{found.throughput:.3g} ({longest.name}: {longest.bound}{share})")
+            rows.append(_row(model.name, gpus, *cells))
+    return "\n".join(rows)
 
 
 def measured(files: list[Path]) -> str:
@@ -35,6 +76,8 @@ def _tables(name: str, found: dict[str, Any]) -> Iterator[str]:
     yield from _tokens(found.get("tokens", {}))
     yield from _first_token(found.get("first_token", {}))
     yield from _decode(found.get("decode", {}))
+    yield from _expected(found.get("expected", {}))
+    yield from _others(found)
     yield from _errors(found, "")
 
 
@@ -79,6 +122,76 @@ def _decode(found: dict[str, Any]) -> Iterator[str]:
             if "ms" in one:
                 ratio = f"{one['ms'] / row['sdpa']['ms']:.2f}" if "ms" in row["sdpa"] else ""
                 yield _row(context, name, f"{one['ms']:.2f}", ratio, *_moved(one["copies"], 1e6))
+
+
+def _expected(found: dict[str, Any]) -> Iterator[str]:
+    if "steps" not in found:
+        return
+    yield from _head("decode step behind", "model, ms", "attention, ms", "expected, ms", "measured, ms", "/ expected")
+    for context, one in found["steps"].items():
+        beside = one.get("measured_ms", ""), one.get("measured_over_expected", "")
+        yield _row(context, one["model_ms"], one["attention_ms"], one["expected_ms"], *beside)
+
+
+def _others(found: dict[str, Any]) -> Iterator[str]:
+    """A row for each other part that ended."""
+    rows = [row for part, tell in _TELL.items() if _ended(found.get(part)) for row in tell(found[part])]
+    if rows:
+        yield from _head("path", "found")
+        yield from (_row(*row) for row in rows)
+
+
+def _tell_load(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    moved = one["copies"]["HtoD"]
+    hidden = f"; {moved['hidden_bytes'] / moved['bytes']:.0%} of the copies hidden" if moved["bytes"] else ""
+    same = "the logits of a sequence that never stopped" if one["same_logits"] else "OTHER LOGITS"
+    yield f"K and V loaded, {one['tokens']} tokens", f"{one['seconds']} s, {one['gb_per_s']} GB/s{hidden}; {same}"
+
+
+def _tell_inputs(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    chosen = one["chosen"]
+    found = f"{one['identical']}/{one['total']} tokens equal, {one['statistics']['corrected']} numbers corrected"
+    yield "X-cache, K and V rebuilt", f"{found}; share chosen {chosen['share']:g}: {chosen['reason']}"
+
+
+def _tell_mini_batches(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    what = f"two mini-batches of {one['rows']} sequences of {one['context']} tokens"
+    same = "the same logits" if one["same_logits"] else "OTHER LOGITS"
+    yield what, f"{one['2_ms']} ms; {one['1_ms']} ms in one piece; {same}"
+
+
+def _tell_identity(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    times = f"{one['current_us']['median']} us, {one['current_without_collector_us']['median']} without the collector"
+    yield "a look at the model's identity", f"{one['objects']} objects: {times}"
+
+
+def _tell_direct(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    rates = one["gb_per_s"]
+    yield f"between a file and the device, by {one['how']}", f"write {rates['write']}, read {rates['read']} GB/s"
+
+
+def _tell_blocks(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for how, found in one.items():
+        rates, same = found["gb_per_s"], "the same bytes" if found["same"] else "OTHER BYTES"
+        yield f"blocks of an engine, {how}", f"store {rates['store']}, load {rates['load']} GB/s; {same}"
+
+
+def _tell_vllm(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, found in one.items():
+        if isinstance(found, dict) and "cached" in found:
+            same = "the same answers" if found["same"] else "OTHER ANSWERS"
+            yield f"vLLM, {name}", f"tokens found {found['cached']}; {same}"
+
+
+_TELL: dict[str, Callable[[dict[str, Any]], Iterator[tuple[str, str]]]] = {
+    "load": _tell_load,
+    "inputs": _tell_inputs,
+    "mini_batches": _tell_mini_batches,
+    "identity": _tell_identity,
+    "direct": _tell_direct,
+    "blocks": _tell_blocks,
+    "vllm": _tell_vllm,
+}
 
 
 def _moved(copies: dict[str, Any], unit: float) -> Iterator[str]:

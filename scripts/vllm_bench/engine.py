@@ -24,8 +24,16 @@ os.environ.update(
 sys.path.insert(0, str(Path(__file__).parent))
 
 from vllm import LLM, SamplingParams, TokensPrompt
+from vllm.platforms import current_platform
 
 BLOCK = 32
+
+
+def tiering() -> dict:
+    """vLLM's own tiers on a GPU, whose worker copies with its streams; ours on the processor."""
+    if current_platform.is_cuda():
+        return {"spec_name": "TieringOffloadingSpec", "spec_module_path": "vllm.v1.kv_offload.tiering.spec"}
+    return {"spec_name": "ProcessorTieringSpec", "spec_module_path": "kvdrive.plugins.vllm.processor"}
 
 
 def connector(job: dict) -> dict | None:
@@ -33,7 +41,7 @@ def connector(job: dict) -> dict | None:
     config, folder = job["config"], job["folder"]
     ours = {"spec_name": "DriveOffloadingSpec", "spec_module_path": "kvdrive.plugins.vllm.spec"}
     ours |= {"bytes": job["bytes"], "blocks_per_chunk": job["factor"]}
-    tiers = {"spec_name": "ProcessorTieringSpec", "spec_module_path": "kvdrive.plugins.vllm.processor"}
+    tiers = tiering()
     tiers |= {"cpu_bytes_to_use": job["memory"], "blocks_per_chunk": job["factor"]}
     second = {"type": "DriveTier", "module_path": "kvdrive.plugins.vllm.tier", "bytes": job["bytes"]}
     if config == "lmcache":
@@ -42,6 +50,7 @@ def connector(job: dict) -> dict | None:
     extra = {
         "none": None,
         "naive": {"spec_name": "NaiveSpec", "spec_module_path": "naive_spec", "path": folder},
+        "direct": ours | {"path": f"{folder}/direct.kv", "direct": True, "buffer_bytes": 1 << 28},
         "ssd": ours | {"path": f"{folder}/blocks.kv"},
         "memory": ours | {"path": f"{folder}/blocks.kv"},
         "drive": ours | {"drive": f"{folder}/drive.kv"},
@@ -223,7 +232,7 @@ def main() -> None:
     job = json.loads(Path(sys.argv[1]).read_text())
     bench = Bench(job)
     found = {"rounds": rounds, "turns": turns, "burst": burst}[job["workload"]](bench)
-    if job["config"] in ("ssd", "memory", "drive"):
+    if job["config"] in ("ssd", "direct", "memory", "drive"):
         from kvdrive.plugins.vllm import spec
 
         found["store"] = vars(next(iter(spec._engines.values())).store.stats)

@@ -2,13 +2,15 @@
 
 import json
 import time
+from functools import partial
 
 import pytest
 import torch
 
-from gpu import check, models, parts
+from gpu import check, models, parts, paths
 from gpu.copies import copies_of
 from gpu.run import SMALL, Run
+from kvdrive.perf import here
 from pages import gpu as page
 
 
@@ -19,6 +21,7 @@ def run(tmp_path):
 
 def test_the_dry_run_compares_tokens_and_fills_the_page(run):
     run.part("machine", lambda: parts.machine(run), 60)
+    run.part("link", lambda: parts.link(run), 60)
     run.part("tokens/llama/bf16", lambda: parts.tokens(run, "llama", torch.bfloat16), 60)
     run.part("first_token", lambda: parts.first_token(run), 60)
     run.part("decode", lambda: parts.decode(run), 60)
@@ -34,10 +37,63 @@ def test_the_dry_run_compares_tokens_and_fills_the_page(run):
     assert "failed" not in shown
 
 
+def test_the_dry_run_takes_every_other_path(run):
+    for name in ("identity", "direct", "blocks", "load", "inputs", "mini_batches"):
+        run.part(name, partial(getattr(paths, name), run), 60)
+    assert run.failed() == []
+    found = run.results
+    assert (found["direct"]["how"], found["direct"]["same"]) == ("host", True)
+    assert found["blocks"]["host"]["same"]
+    assert found["blocks"]["direct"]["same"]
+    assert found["load"]["same_logits"]
+    assert (
+        found["load"]["bytes"]
+        == SMALL.loaded * models.load("llama", torch.bfloat16, run.device, True).shape.bytes_per_token
+    )
+    assert found["inputs"]["identical"] == found["inputs"]["total"] == SMALL.new_tokens
+    assert found["inputs"]["statistics"]["tokens_rebuilt"] > 0
+    assert found["mini_batches"]["same_logits"]
+    shown = page.measured([finished(run)])
+    for words in ("K and V loaded", "rebuilt", "mini-batches", "a file and the device"):
+        assert words in shown
+
+
+@pytest.mark.slow  # vLLM takes half a minute for each engine
+def test_the_dry_run_asks_vllm_where_it_is(run):
+    run.seconds = 900
+    run.part("vllm", partial(paths.vllm, run), 800)
+    assert run.failed() == []
+    found = run.results["vllm"]
+    if not found["available"]:
+        pytest.skip(found["reason"])
+    assert all(found[config]["same"] for config in ("none", "ssd", "tier"))
+    assert [found[config]["cached"][1] for config in ("ssd", "tier")] == [[384] * 2] * 2
+
+
+def finished(run):
+    """The file of a run, with the part that every page begins with."""
+    run.part("machine", partial(parts.machine, run), 60)
+    return run.out
+
+
+def test_steps_are_compared_with_the_plan(run, monkeypatch):
+    monkeypatch.setattr(here, "_STEPS", 1)
+    run.results["decode"] = {str(SMALL.contexts[0]): {"kvdrive cpu": {"ms": 12.5}}}
+    run.part("expected", partial(paths.expected, run), 120)
+    assert run.failed() == []
+    first, last = (run.results["expected"]["steps"][str(context)] for context in SMALL.contexts)
+    assert first["measured_ms"] == 12.5
+    assert first["measured_over_expected"] == round(12.5 / (first["model_ms"] + first["attention_ms"]), 2)
+    assert "measured_ms" not in last
+
+
 def test_every_family_and_precision_is_checked(run, monkeypatch):
-    for name in ("machine", "link", "tokens", "first_token", "decode", "kvikio", "vllm"):
-        monkeypatch.setattr(parts, name, lambda *_: {})
+    of_paths = ("identity", "direct", "blocks", "load", "inputs", "mini_batches", "expected", "vllm")
+    for module, names in ((parts, ("machine", "link", "tokens", "first_token", "decode")), (paths, of_paths)):
+        for name in names:
+            monkeypatch.setattr(module, name, lambda *_: {})
     check.check(run)
+    assert run.results.keys() >= {"link", "first_token", "decode", *of_paths}
     assert set(run.results["tokens"]) == {models.SHIPPED, *models.FAMILIES}
     assert all(set(found) == set(check.PRECISIONS) for found in run.results["tokens"].values())
 

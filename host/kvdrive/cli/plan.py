@@ -21,6 +21,7 @@ from kvdrive.perf.xcache import FLOP_PER_WEIGHT
 
 app = typer.Typer()
 HERE = "here"
+LABELS = {True: "from measured layers", False: "modelled"}
 
 
 @app.command(name="plan", epilog=example("plan --model opt-66b --context 64K --drives 8"))
@@ -39,6 +40,13 @@ def show(
     drive: Annotated[
         Path | None, typer.Option(help=f"with {HERE}: a folder on the disk that would hold K and V; default: the cache")
     ] = None,
+    device: Annotated[
+        str, typer.Option(help=f"with {HERE}: what computes the model, as torch names it: cpu, cuda")
+    ] = "cpu",
+    gpus: Annotated[
+        int,
+        typer.Option(min=1, max=1024, help="GPUs that each hold a part of every matrix; each has a link of its own"),
+    ] = 1,
     anew: Annotated[
         bool, typer.Option("--measure", help=f"with {HERE}: measure again what was measured before")
     ] = False,
@@ -61,29 +69,34 @@ def show(
     if hardware == HERE:
         if drives not in (None, 1):
             raise InputError(f"--hardware {HERE} plans one drive: leave --drives out")
+        if gpus != 1:
+            raise InputError(f"--hardware {HERE} plans one device: leave --gpus out")
         if flop_factor != FLOP_PER_WEIGHT:
             raise InputError(f"--hardware {HERE} measures the projections of X-cache: leave --flop-factor out")
-        found = _plan_here(model, tokens, batch, xcache, drive, anew)
+        found = _plan_here(model, (tokens, batch, xcache), drive, anew, device)
     elif hardware not in SYSTEMS:
         raise InputError(f"there is no hardware '{hardware}': choose one of {', '.join(SYSTEMS)}, {HERE}")
-    elif drive is not None or anew:
-        raise InputError(f"--drive and --measure go with --hardware {HERE}: other hardware is not measured")
+    elif drive is not None or anew or device != "cpu":
+        raise InputError(f"--drive, --device and --measure go with --hardware {HERE}: other hardware is not measured")
     else:
-        found = plan(_shape(model), SYSTEMS[hardware], tokens, batch, drives or 4, xcache, flop_factor)
+        found = plan(_shape(model), SYSTEMS[hardware].of_gpus(gpus), tokens, batch, drives or 4, xcache, flop_factor)
     typer.echo(json.dumps(record(found))) if as_json else _print(found)
 
 
-def _plan_here(name: str, tokens: int, batch: int, share: float | None, drive: Path | None, anew: bool) -> Plan:
-    """The plan for this machine. Raises InputError, UnsupportedError, TargetError."""
+def _plan_here(name: str, step: tuple[int, int, float | None], drive: Path | None, anew: bool, device: str) -> Plan:
+    """The plan for this machine. `step`: tokens, sequences, share of X-cache. Raises InputError, UnsupportedError,
+    TargetError.
+    """
     import torch
 
+    from kvdrive.generation.checkpoints import device_named
     from kvdrive.perf import here, stored_rates
     from kvdrive.targets.opening import drive_folder
     from kvdrive.targets.options import DriveOptions
     from kvdrive.targets.temporary import temporary_folder
 
     config = here.config_of(SHAPES[name]) if name in SHAPES else _config(name)
-    asked = here.Asked(config, _shape(name), tokens, batch, share)
+    asked = here.Asked(config, _shape(name), *step, str(device_named(device)))
     with drive_folder(None) if drive is None else temporary_folder(drive) as folder:
         options = DriveOptions(target="cpu", threads=torch.get_num_threads(), capacity_bytes=4 << 30, folder=folder)
         return here.plan_here(asked, options, stored_rates.of_this_machine(anew=anew))
@@ -139,7 +152,7 @@ def record(found: Plan) -> dict[str, object]:
         "tokens": found.tokens,
         "batch": found.batch,
         "drives": found.drives,
-        "label": "from measured layers" if found.system.shared else "modelled",
+        "label": LABELS[found.system.name == HERE],
         "rates": {
             "drive_bytes_per_s": found.system.drive.rate,
             "link_bytes_per_s": found.system.link,
@@ -180,10 +193,10 @@ def _print(found: Plan) -> None:
     console.print(
         f"{found.model.name}, {found.batch} sequences of {found.tokens:,} tokens, "
         f"{system.processor} with {found.drives} {system.drive.name} "
-        f"({'from measured layers' if system.shared else 'modelled'})\n"
+        f"({LABELS[system.name == HERE]})\n"
     )
     console.print(table)
-    if system.shared:
+    if system.name == HERE:
         console.print(
             f"\nmeasured: attention reads {_rate(system.drive.rate)} in the drive; X comes at {_rate(system.link)}; "
             f"projections {system.flops / 1e9:,.0f} GFLOP/s"

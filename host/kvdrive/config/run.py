@@ -112,7 +112,7 @@ class Placement:
     memory: MemoryOptions = option(
         MemoryOptions,
         "for K and V of running sequences; those that do not fit are attended to in the drive; K, M, G, T; 0 with "
-        "`active=memory`: no bound",
+        "`active=memory`: what a GPU has free; no bound in the host's memory",
         short="M",
         read=lambda text: MemoryOptions(bytes_of(text)),
         typed="0",

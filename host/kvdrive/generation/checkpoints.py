@@ -118,7 +118,7 @@ def load(name: str, dtype: str = "float32", device: str = "cpu") -> Checkpoint:
     matrices rounded to 8 bits (`matrices.py`). `device` computes the model, as torch names it. Raises InputError.
     """
     quiet()
-    where = _device(device)
+    where = device_named(device)
     path = places.find(name)
     read = _read_gguf if path.is_file() else _read_folder
     model, tokenizer = read(path, "bfloat16" if dtype == ROUNDED else dtype)
@@ -204,7 +204,7 @@ def _read_gguf(path: Path, dtype: str) -> tuple[PreTrainedModel, PreTrainedToken
         raise InputError(f"transformers cannot load {path}: {_first_line(error)}") from error
 
 
-def _device(name: str) -> torch.device:
+def device_named(name: str) -> torch.device:
     """The torch device of this name. Raises InputError for devices that torch does not have here."""
     try:
         device = torch.device(name)

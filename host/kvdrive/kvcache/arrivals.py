@@ -1,17 +1,17 @@
 """Tensors in transfer from the device that computes the model to the host, beside the device's next work.
 
-A GPU rounds large tensors to binary16 itself. They go to pinned memory on a stream of copies; their event says when
-they are there, and nothing else is waited for. A model on a CPU needs none of this: its tensors are here.
+A GPU rounds large tensors to binary16 itself. They go to pinned memory on a stream of copies; marks say when they are
+there, and nothing else is waited for. A model on a CPU needs none of this: its tensors are here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 import torch
 
+from kvdrive.kvcache.copies import CopyStream, Mark, copies_of, current_mark, host_tensor
 from kvdrive.nvme.commands import Halves
 
 _FEW = 1 << 14  # numbers that a GPU does not round itself: starting its kernels takes longer than rounding them here
@@ -33,20 +33,41 @@ class Rounded:
 
 @dataclass(frozen=True)
 class Arriving:
-    """A tensor, and `copies` of it, or of what it was rounded to, that are on the host when `event` says so."""
+    """`source`, a tensor that is not rounded, and its `copy` on the host when the device has passed `mark`."""
 
     source: torch.Tensor
-    copies: tuple[torch.Tensor, ...]
-    event: torch.cuda.Event
+    copy: torch.Tensor
+    mark: Mark
 
-    def wait(self) -> torch.Tensor | Rounded:
-        """The tensor on the host; rounded if its device has done that."""
-        self.event.synchronize()
-        if len(self.copies) == 1:
-            return self.copies[0]
-        halves, facts = self.copies
-        largest, lost = facts.tolist()
-        return Rounded(halves.numpy(), largest, lost, self.source)
+    def wait(self) -> torch.Tensor:
+        """The tensor on the host."""
+        self.mark.synchronize()
+        return self.copy
+
+
+@dataclass(frozen=True)
+class ArrivingHalves:
+    """`source`, which its device has rounded to `there`, and the copies of that on the host: `facts`, int64
+    [largest, lost], when the device has passed `known`, and `halves` when it has passed `mark`. See Rounded.
+    """
+
+    source: torch.Tensor
+    there: torch.Tensor
+    facts: torch.Tensor
+    known: Mark
+    halves: torch.Tensor
+    mark: Mark
+
+    def largest(self) -> int:
+        """See Rounded. Waits for the rounding and not for the copy: `there` is whole then."""
+        self.known.synchronize()
+        return int(self.facts[0])
+
+    def wait(self) -> Rounded:
+        """What has arrived."""
+        self.mark.synchronize()
+        largest, lost = self.facts.tolist()
+        return Rounded(self.halves.numpy(), largest, lost, self.source)
 
 
 def arrives_later(tensor: torch.Tensor) -> bool:
@@ -54,27 +75,42 @@ def arrives_later(tensor: torch.Tensor) -> bool:
     return bool(tensor.is_cuda)
 
 
-def depart(tensor: torch.Tensor) -> Arriving:
-    """Start copying K or V [batch, heads, tokens, d] from a GPU to the host. Does not wait."""
+def depart(tensor: torch.Tensor) -> Arriving | ArrivingHalves:
+    """Start copying K or V [batch, heads, tokens, d] to the host; large ones are rounded. Does not wait."""
     tensor = tensor.detach()
     if tensor.numel() <= _FEW:
-        return _copied(tensor, (tensor,), torch.cuda.current_stream(tensor.device))
-    stream = _copy_stream(tensor.device)
-    stream.wait_stream(torch.cuda.current_stream(tensor.device))
-    with torch.cuda.stream(stream):  # beside the next layer's compute, as the copies
-        parts = round_there(tensor)
-    tensor.record_stream(stream)
-    return _copied(tensor, parts, stream)
+        return depart_as_is(tensor)
+    copies = copies_of(tensor.device)
+    copies.follow()
+    with copies.running():  # beside the next layer's compute, as the copies
+        there, found = round_there(tensor)
+        facts = _copied(found, copies)
+        known = copies.mark()
+        halves = _copied(there, copies)
+        mark = copies.mark()
+    copies.uses(tensor)
+    return ArrivingHalves(tensor, there, facts, known, halves, mark)
+
+
+def depart_as_is(tensor: torch.Tensor) -> Arriving:
+    """Start copying a tensor to the host in its own precision. Does not wait.
+
+    Small ones go with the computations, so that what departed before is there when they are; large ones beside them.
+    """
+    tensor = tensor.detach()
+    if tensor.numel() <= _FEW:
+        copy = host_tensor(tuple(tensor.shape), tensor.dtype, tensor.device)
+        copy.copy_(tensor, non_blocking=True)
+        return Arriving(tensor, copy, current_mark(tensor.device))
+    copies = copies_of(tensor.device)
+    copies.follow()
+    with copies.running():
+        return Arriving(tensor, _copied(tensor, copies), copies.mark())
 
 
 def arrived(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor on the host, as it is. What departed before and is small has arrived then, too."""
-    if not tensor.is_cuda:
-        return tensor
-    tensor = tensor.detach()
-    found = _copied(tensor, (tensor,), torch.cuda.current_stream(tensor.device)).wait()
-    assert isinstance(found, torch.Tensor)
-    return found
+    return depart_as_is(tensor).wait() if arrives_later(tensor) else tensor
 
 
 def round_there(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -89,7 +125,7 @@ def host_halves(shape: tuple[int, ...], device: torch.device) -> Halves:
     """An array for numbers that go to `device` later; its contents are undefined."""
     if device.type != "cuda":
         return np.empty(shape, np.float16)
-    found: Halves = torch.empty(shape, dtype=torch.float16, pin_memory=True).numpy()
+    found: Halves = host_tensor(shape, torch.float16, device).numpy()
     return found
 
 
@@ -98,22 +134,9 @@ def to_device(halves: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     return halves.to(like.device, non_blocking=True).to(like.dtype)
 
 
-# What follows runs on machines with CUDA only.
-
-
-@cache
-def _copy_stream(device: torch.device) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)
-
-
-def _copied(source: torch.Tensor, parts: tuple[torch.Tensor, ...], stream: torch.cuda.Stream) -> Arriving:
-    """Copy `parts` to pinned memory on `stream`, behind what the current stream has been given so far."""
-    event = torch.cuda.Event()
-    stream.wait_stream(torch.cuda.current_stream(source.device))
-    with torch.cuda.stream(stream):
-        copies = tuple(torch.empty(part.shape, dtype=part.dtype, pin_memory=True) for part in parts)
-        for copy, part in zip(copies, parts, strict=True):
-            copy.copy_(part, non_blocking=True)
-            part.record_stream(stream)
-        event.record(stream)
-    return Arriving(source, copies, event)
+def _copied(tensor: torch.Tensor, copies: CopyStream) -> torch.Tensor:
+    """A copy on the host, made on the stream of copies; inside `copies.running()`."""
+    copy = host_tensor(tuple(tensor.shape), tensor.dtype, tensor.device)
+    copy.copy_(tensor, non_blocking=True)
+    copies.uses(tensor)
+    return copy

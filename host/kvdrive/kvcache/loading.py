@@ -18,6 +18,7 @@ import torch
 
 from kvdrive import abi
 from kvdrive.errors import KvdriveError
+from kvdrive.kvcache.copies import Mark, copies_of, let_compute_follow
 from kvdrive.kvcache.rows import store
 from kvdrive.kvcache.scaling import HeadScale
 from kvdrive.kvcache.sequence import Sequence
@@ -80,7 +81,7 @@ class LoadStats:
 class LoadedLayer:
     """Room in memory for one layer, k and v [batch, heads, at least the tokens, d], and what of it is being loaded.
 
-    `scales`: of K and of V.
+    `scales`: of K and of V. `marks`: what the device has to pass before it computes with them.
     """
 
     index: int
@@ -88,6 +89,10 @@ class LoadedLayer:
     v: torch.Tensor
     scales: tuple[HeadScale, HeadScale]
     futures: list[Future[None]] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        copies_of(self.k.device).follow()  # their memory may have been another tensor's
 
     @property
     def head_dim(self) -> int:
@@ -127,7 +132,8 @@ class Loading:
         return cls([], [], 0, LoadPlan())
 
     def wait(self, index: int) -> None:
-        """Return when layer `index` is in memory; the layers behind it are read on.
+        """Return when layer `index` is in memory, or on its way there in front of what the device computes from now on;
+        the layers behind it are read on.
 
         Raises LateLoadError, and the error of a drive that failed.
         """
@@ -144,6 +150,9 @@ class Loading:
             raise LateLoadError("the drive is slower than computing the tokens again")
         gather(layer.futures)
         layer.futures.clear()
+        for mark in layer.marks:
+            let_compute_follow(mark, layer.k.device)
+        layer.marks.clear()
         self._waited = place + 1
         self._start()
 
@@ -212,6 +221,7 @@ class Loading:
     ) -> None:
         heads, size = one.last - one.first, 0
         stored_as = one.session.stored_as(layer.index)
+        copies = copies_of(layer.k.device)
         began = self._plan.clock()
         commands = [
             kv_read(one.session.number, layer.index, 0, kind, first, (heads, tokens, layer.head_dim), stored_as)
@@ -223,9 +233,13 @@ class Loading:
             factors = layer.scales[kind == abi.KvKind.VALUES].factors
             if self._cancelled:
                 return
-            store(whole[row, one.first : one.last, first : first + tokens], halves, factors[row, one.first : one.last])
+            place = whole[row, one.first : one.last, first : first + tokens]
+            with copies.running():
+                store(place, halves, factors[row, one.first : one.last])
+            copies.uses(whole)
             size += halves.nbytes
         with self._lock:
+            layer.marks.append(copies.mark())
             self._commands += len(commands)
             progress = self._progress[one.queue]
             progress.done += size

@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence as Several
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 
 from kvdrive.errors import UnsupportedError
+from kvdrive.kvcache.arrivals import ArrivingHalves, Rounded, arrives_later, depart
 from kvdrive.kvcache.budget import MemoryOptions
 from kvdrive.kvcache.calls import LayerCall
+from kvdrive.kvcache.copies import computed_here
 from kvdrive.kvcache.drive_sequence import DriveSequence
 from kvdrive.kvcache.layer import StoredLayer
 from kvdrive.kvcache.loading import LoadedLayer, Loading, LoadPlan, LoadStats
@@ -22,6 +25,7 @@ from kvdrive.kvcache.part import Part, Shared
 from kvdrive.kvcache.placement import Placement, RowsLayer
 from kvdrive.kvcache.rows import Place, Rows
 from kvdrive.kvcache.sequence import Sequence
+from kvdrive.kvcache.writeback import Leaving
 
 
 class InMemory(Placement):
@@ -121,16 +125,45 @@ class MemoryLayer(RowsLayer):
         self.is_initialized = True
         self._memory.loading.wait(stored.index)
         rows = self._room()
-        k, v = stored.key_scale.convert(key_states), stored.value_scale.convert(value_states)
-        end = self.count + k.shape[2]
+        end = self.count + key_states.shape[2]
         rows.grow(max(end, self._memory.expected_tokens), self.count)
+        if arrives_later(key_states):
+            self._take_from_device(rows, Leaving(depart(key_states), depart(value_states)))
+        else:
+            self._take(rows, key_states, value_states)
+        self.count = end
+        return rows.k[:, :, :end].to(key_states), rows.v[:, :, :end].to(value_states)
+
+    def _take(self, rows: Rows, keys: torch.Tensor | Rounded, values: torch.Tensor | Rounded) -> None:
+        """Round K and V of a call on the host, for `rows` and for the drives."""
+        stored = self.stored
+        k, v = stored.key_scale.convert(keys), stored.value_scale.convert(values)
         rows.put(self.count, k, v, (stored.key_scale.factors, stored.value_scale.factors))
         known = stored.tokens - self.count  # tokens of this call that the drives have already
         if known < k.shape[2]:
             self.part.writeback.add(stored, k[:, :, known:], v[:, :, known:])
             self.part.writeback.send_due(stored)
-        self.count = end
-        return rows.k[:, :, :end].to(key_states), rows.v[:, :, :end].to(value_states)
+
+    def _take_from_device(self, rows: Rows, leaving: Leaving) -> None:
+        """What the device has rounded stays there, unless heads need a scale; the drives get it a layer later."""
+        stored, k, v = self.stored, leaving.keys, leaving.values
+        self.part.writeback.land(stored)
+        self.part.writeback.send_due(stored)
+        stored.turn = None
+        if (
+            isinstance(k, ArrivingHalves)
+            and isinstance(v, ArrivingHalves)
+            and stored.tokens == self.count
+            and stored.key_scale.is_plain(k.largest())
+            and stored.value_scale.is_plain(v.largest())
+        ):
+            ones = np.ones(k.there.shape[:2])
+            rows.put(self.count, k.there, v.there, (ones, ones))
+            for halves in (k.there, v.there):
+                computed_here(halves)
+            self.part.writeback.expect(stored, leaving)
+        else:
+            self._take(rows, k.wait(), v.wait())
 
     def attend(self, call: LayerCall) -> torch.Tensor:
         """Never called: the model attends to the tensors that `update` returns."""

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 
+from kvdrive.errors import UnsupportedError
 from kvdrive.kvcache.budget import Claim
+from kvdrive.kvcache.copies import sent
 from kvdrive.kvcache.scaling import Factors, Halves
 
 _STEP = 256  # tokens; tensors grow to a multiple of it
+_OF_GPU = 0.9  # of the memory that is free: the rest is for what the GPU computes with
+
+
+def bound_on(device: torch.device) -> int:
+    """Bytes of a device's memory that K and V may take if nobody gives a bound; 0: no bound, for memory of the host."""
+    return int(_OF_GPU * torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else 0
+
+
+def require_one_device(devices: Iterable[torch.device]) -> None:
+    """Raises UnsupportedError for a model whose parts are on several devices."""
+    found = sorted({str(device) for device in devices if device.type != "meta"})
+    if len(found) > 1:
+        raise UnsupportedError(
+            f"the model is on {', '.join(found)}, and K and V in memory are on one device: load it to one, or attend "
+            "in the drive with `active=drive`"
+        )
 
 
 @dataclass(frozen=True)
@@ -49,7 +68,9 @@ class Rows:
             new[:, :, :used] = getattr(self, name)[:, :, :used]
             setattr(self, name, new)
 
-    def put(self, first: int, k: Halves, v: Halves, factors: tuple[Factors, Factors]) -> None:
+    def put(
+        self, first: int, k: Halves | torch.Tensor, v: Halves | torch.Tensor, factors: tuple[Factors, Factors]
+    ) -> None:
         """Store [batch, heads, tokens, d] from token `first` on, multiplied by factors [batch, heads]."""
         for own, halves, of_heads in ((self.k, k, factors[0]), (self.v, v, factors[1])):
             store(own[:, :, first : first + halves.shape[2]], halves, of_heads)
@@ -76,11 +97,12 @@ def capacity_for(tokens: int) -> int:
     return -(-tokens // _STEP) * _STEP
 
 
-def store(target: torch.Tensor, halves: Halves, factors: Factors) -> None:
-    """Copy halves [..., heads, tokens, d] to `target` of the same shape, multiplied by factors [..., heads]."""
-    source = torch.from_numpy(halves)
-    if target.device.type == "cuda":
-        source = source.pin_memory()
+def store(target: torch.Tensor, halves: Halves | torch.Tensor, factors: Factors) -> None:
+    """Copy halves [..., heads, tokens, d] to `target` of the same shape, multiplied by factors [..., heads].
+
+    To a GPU on the current stream and without waiting, from pinned memory; numbers are converted there.
+    """
+    source = sent(halves if isinstance(halves, torch.Tensor) else torch.from_numpy(halves), target.device)
     if (factors != 1).any():
-        source = source.double() * torch.from_numpy(factors)[..., None, None]
+        source = source.double() * sent(torch.from_numpy(factors), target.device)[..., None, None]
     target.copy_(source)

@@ -143,6 +143,16 @@ class HeadScale:
         self.lost += lost
         return stored
 
+    def is_plain(self, largest: int) -> bool:
+        """True if `convert` would not scale a tensor whose largest magnitude has these bits (see Rounded), nor round
+        it further: then its halves stand for themselves.
+        """
+        if self.shipped is not None or self.stored_as != RowFormat.BINARY16:
+            return False
+        if self.exponents is None:
+            return largest < _pattern(self.most / HEADROOM)
+        return self._is_power_one and largest < _pattern(self.most)
+
     def _as_shipped(self, tensor: torch.Tensor) -> Halves:
         """e4m3(fl32(x / scale)), saturated, as vLLM stores it."""
         tensor = tensor.detach().to(torch.float32)

@@ -4,15 +4,32 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence as Several
+from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from kvdrive.kvcache.arrivals import Arriving, Rounded, arrives_later, depart
+from kvdrive.kvcache.arrivals import Arriving, ArrivingHalves, Rounded, arrives_later, depart, depart_as_is
 from kvdrive.kvcache.layer import StoredLayer
 from kvdrive.kvcache.scaling import Exponents, Halves
 from kvdrive.kvcache.sequence import Sequence
 from kvdrive.kvcache.transfers import Transfers
 from kvdrive.kvcache.xcache.inputs import Inputs, XCache
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """K and V of a call, and its inputs X with their positions where X-cache needs them, on their way to the host."""
+
+    keys: Arriving | ArrivingHalves
+    values: Arriving | ArrivingHalves
+    x: Arriving | None = None
+    positions: NDArray[np.int64] | None = None
+
+    def inputs(self) -> Inputs | None:
+        """X on the host. Waits for it."""
+        return None if self.x is None or self.positions is None else (self.x.wait(), self.positions)
 
 
 class Writeback:
@@ -28,7 +45,7 @@ class Writeback:
         self._spill = spill
         self._sequences = sequences
         self._xcache = xcache
-        self._arriving: deque[tuple[StoredLayer, Arriving, Arriving]] = deque()
+        self._arriving: deque[tuple[StoredLayer, Leaving]] = deque()
 
     def make_room(self, like: torch.Tensor) -> None:
         """Wait until the transfers have room for K and V of a call. Raises the error of a drive that failed."""
@@ -38,18 +55,25 @@ class Writeback:
         """Take new K and V [batch, heads, tokens, d]; from a GPU when the next layer has its own: until then they are
         on their way to the host. Raises RangeError, CommandError, TargetError.
         """
-        if arrives_later(keys) and self._xcache is None:
-            self._arriving.append((layer, depart(keys), depart(values)))
-            while len(self._arriving) > 1:
-                self._land_oldest()
-        else:
+        if not arrives_later(keys):
             self._receive(layer, keys, values, inputs)
+        elif self._xcache is None:
+            self.expect(layer, Leaving(depart(keys), depart(values)))
+        else:
+            x, positions = inputs or self._xcache.call(layer.index)
+            self.expect(layer, Leaving(depart(keys), depart(values), depart_as_is(x), positions))
+
+    def expect(self, layer: StoredLayer, leaving: Leaving) -> None:
+        """As `take`, for what has departed already."""
+        self._arriving.append((layer, leaving))
+        while len(self._arriving) > 1:
+            self._land_oldest()
 
     def land(self, layer: StoredLayer | None = None) -> None:
         """Wait for K and V in transfer from the model's device, those of `layer` at least. Raises RangeError,
         CommandError, TargetError.
         """
-        while self._arriving and (layer is None or any(layer is one for one, _, _ in self._arriving)):
+        while self._arriving and (layer is None or any(layer is one for one, _ in self._arriving)):
             self._land_oldest()
 
     def drop_arriving(self) -> None:
@@ -88,8 +112,8 @@ class Writeback:
         self.transfers.finish()
 
     def _land_oldest(self) -> None:
-        layer, keys, values = self._arriving.popleft()
-        self._receive(layer, keys.wait(), values.wait(), None)
+        layer, leaving = self._arriving.popleft()
+        self._receive(layer, leaving.keys.wait(), leaving.values.wait(), leaving.inputs())
 
     def _receive(
         self, layer: StoredLayer, keys: torch.Tensor | Rounded, values: torch.Tensor | Rounded, inputs: Inputs | None

@@ -222,6 +222,7 @@ SMARTSSD_UPLINK = _paper(
 )
 ETHERNET_100G = _published(12.5e9, "100 Gbit/s Ethernet, or InfiniBand EDR, without overhead")
 NETWORK_LATENCY = _assumed(20e-6, "one all-reduce of a few KB between hosts")
+GPUS_LATENCY = _assumed(10e-6, "one all-reduce of a few KB between the GPUs of a host: half of that between hosts")
 
 TRANSFORMERS_LAYER = _measured(
     18.05e-3 / 16,

@@ -35,6 +35,7 @@ from kvdrive.targets.group import DriveGroup
 from kvdrive.targets.opening import open_drives
 from kvdrive.targets.options import DriveOptions
 
+CPU = torch.device("cpu")
 SHORT = 16  # tokens in the caches of the steps that are measured
 _LAYERS = 8  # most layers that are measured
 _STEPS = 10
@@ -56,17 +57,18 @@ class Here:
 
     def parts(self, layers: int, tokens: int, batch: int, as_inputs: int) -> tuple[Part, Part]:
         """The step's matrices, and its attention. `as_inputs`: sequences that are stored as X."""
+        model_bound, attention_bound = ("cores", "cores") if self.attention.shared else ("processor", "drives")
         bare = self.attention.step(SHORT, batch, 0)
         attention = self.attention.step(tokens, batch - as_inputs, as_inputs)
         model = max(self.dense.at(layers) - layers * bare, 0.0)
-        return Part("model", model, "cores"), Part("attention", layers * attention, "cores")
+        return Part("model", model, model_bound), Part("attention", layers * attention, attention_bound)
 
 
 @dataclass(frozen=True)
 class Asked:
     """What is planned: a model's configuration and shape, and a step of `batch` sequences of `tokens` tokens.
 
-    `share`: of the sequences, stored as X; None: the best.
+    `share`: of the sequences, stored as X; None: the best. `device`: what computes the model, as torch names it.
     """
 
     config: Any
@@ -74,6 +76,7 @@ class Asked:
     tokens: int
     batch: int
     share: float | None
+    device: str = "cpu"
 
 
 def config_of(shape: ModelShape) -> Any:
@@ -100,7 +103,8 @@ def plan_here(asked: Asked, drives: DriveOptions, known: StoredRates | None = No
     UnsupportedError, CommandError, TargetError.
     """
     shape = asked.shape
-    found = measure(asked.config, asked.batch, drives, stored_rates.of_this_machine() if known is None else known)
+    known = stored_rates.of_this_machine() if known is None else known
+    found = measure(asked.config, asked.batch, drives, known, device=torch.device(asked.device))
     share, reason = _share(asked, found)
     as_inputs = int(share * asked.batch + 0.5)
     return Plan(
@@ -116,18 +120,19 @@ def plan_here(asked: Asked, drives: DriveOptions, known: StoredRates | None = No
     )
 
 
-def sample(config: Any, layers: int) -> PreTrainedModel:
-    """A model of the configuration with so many layers. Raises InputError where they do not fit in memory."""
+def sample(config: Any, layers: int, device: torch.device = CPU) -> PreTrainedModel:
+    """A model of the configuration with so many layers, on `device`. Raises InputError where they do not fit there."""
     few = copy.deepcopy(config)
     few.num_hidden_layers = layers
     if getattr(few, "layer_types", None):
         few.layer_types = few.layer_types[:layers]
     with torch.device("meta"):
         size = 2 * sum(part.numel() for part in AutoModelForCausalLM.from_config(few).parameters())
-    if 4 * size > _memory():
+    if 4 * size > _memory(device):
         raise InputError(f"{layers} layers of the model take {size / 1e9:.0f} GB: too much to measure them here")
     torch.manual_seed(1)
-    model: PreTrainedModel = AutoModelForCausalLM.from_config(few, dtype=torch.bfloat16)
+    with device:
+        model: PreTrainedModel = AutoModelForCausalLM.from_config(few, dtype=torch.bfloat16)
     return model.eval()
 
 
@@ -137,12 +142,13 @@ def measure(
     drives: DriveOptions,
     known: StoredRates,
     clock: Clock = time.perf_counter,
-    sample: Callable[[Any, int], PreTrainedModel] = sample,
+    sample: Callable[[Any, int, torch.device], PreTrainedModel] = sample,
+    device: torch.device = CPU,
 ) -> Here:
-    """Measure by `clock` what `known` does not have. Raises as `plan_here`."""
+    """Measure by `clock` what `known` does not have, with the model on `device`. Raises as `plan_here`."""
     many = min(config.num_hidden_layers, _LAYERS)
     counts = sorted({max(1, many // 2), many})
-    least = sample(config, counts[0])
+    least = sample(config, counts[0], device)
     with open_drives(replace(drives, drives=1, format=True)) as opened:
         speed = opened.drives[0].speed
         refusal = ""
@@ -153,10 +159,10 @@ def measure(
         with attached:
             attention = attached.rates.attention(known, clock)
         digest = hashlib.sha256(config.to_json_string(use_diff=True).encode()).hexdigest()[:16]
-        key = f"step | {stored_rates.fingerprint()} | {speed} | batch {batch} | {config.model_type} {digest}"
+        key = f"step | {stored_rates.fingerprint(device)} | {speed} | batch {batch} | {config.model_type} {digest}"
         dense = known.get(key, Line)
         if dense is None:
-            times = _steps([least, *(sample(config, count) for count in counts[1:])], opened, batch, clock)
+            times = _steps([least, *(sample(config, count, device) for count in counts[1:])], opened, batch, clock)
             dense = Line(0.0, times[0]) if counts == [1] else Line.through(*zip(counts, times, strict=True))
             known.put(key, dense)
     return Here(dense, attention, 0 if refusal else 2 * config.hidden_size, refusal, speed)
@@ -164,7 +170,7 @@ def measure(
 
 def _steps(models: list[PreTrainedModel], opened: DriveGroup, batch: int, clock: Clock) -> list[float]:
     """Seconds of each model's decode step behind SHORT tokens, the median of some. The models take turns."""
-    ids = torch.ones(batch, SHORT, dtype=torch.int64)
+    ids = torch.ones(batch, SHORT, dtype=torch.int64, device=models[0].device)
     times: list[list[float]] = []
     with ExitStack() as stack, torch.no_grad():
         caches = [stack.enter_context(attach(model, opened)).cache() for model in models]
@@ -174,7 +180,7 @@ def _steps(models: list[PreTrainedModel], opened: DriveGroup, batch: int, clock:
             times.append([])
             for model, cache in zip(models, caches, strict=True):
                 began = clock()
-                model(ids[:, :1], past_key_values=cache, logits_to_keep=1)
+                model(ids[:, :1], past_key_values=cache, logits_to_keep=1).logits.argmax(-1).cpu()
                 times[-1].append(clock() - began)
     return [statistics.median(found) for found in zip(*times, strict=True)]
 
@@ -196,17 +202,18 @@ def _system(asked: Asked, found: Here, drives: DriveOptions) -> System:
     folder = drives.folder or Path()
     projected = 4 * shape.hidden * shape.kv_heads * shape.head_dim
     weights = 2 * (shape.attention_weights + shape.ffn_weights * shape.active / shape.experts) / shape.layers
-    measured = f"measured here: {stored_rates.fingerprint()}"
+    device = torch.device(asked.device)
+    measured = f"measured here: {stored_rates.fingerprint(device)}"
     return System(
         "here",
-        stored_rates.processor(),
+        torch.cuda.get_device_name(device) if device.type == "cuda" else stored_rates.processor(),
         _rate(projected, rates.project),
         _rate(weights, found.dense),
-        _memory(),
+        _memory(device),
         _rate(found.x_bytes, rates.read),
         Drives(drives.target, _rate(kv_layer, rates.attend), float(shutil.disk_usage(folder).free), 0.0, found.speed),
         measured,
-        shared=True,
+        shared=rates.shared,
     )
 
 
@@ -215,5 +222,7 @@ def _rate(each: float, line: Line) -> float:
     return each / line.each if line.each else 0.0
 
 
-def _memory() -> float:
+def _memory(device: torch.device) -> float:
+    if device.type == "cuda":
+        return float(torch.cuda.get_device_properties(device).total_memory)
     return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

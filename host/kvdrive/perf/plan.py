@@ -192,6 +192,7 @@ def plan(
     weights = step_weights(model, batch) / weights_rate(system, drives, weights_on)
     computed = batch * model.active_weight_bytes / system.flops  # 2 FLOP for each weight of 2 bytes
     dense = Part("model", max(weights, computed), "compute" if computed > weights else "weights")
+    exchanged = 2 * model.layers * system.exchange(batch * model.hidden * HALF_BYTES)  # after attention, after the FFN
     crossing = batch * model.layers * HALF_BYTES * (2 * model.hidden + 2 * model.kv_heads * model.head_dim)
     return Plan(
         model,
@@ -205,6 +206,7 @@ def plan(
             dense,
             Part("attention", attention.step, bound[0]),
             Part("queries and outputs", crossing / system.link, "link"),
+            *([Part("sums over GPUs", exchanged, "link")] if exchanged else []),
         ),
         weights_on,
     )

@@ -8,10 +8,13 @@ import os
 import platform
 from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from kvdrive import private
 from kvdrive.private import cache_folder
+
+if TYPE_CHECKING:
+    import torch
 
 Rates = TypeVar("Rates")
 _MOST = 256  # entries; the oldest ones leave
@@ -63,12 +66,15 @@ def of_this_machine(*, anew: bool = False) -> StoredRates:
     return StoredRates(cache_folder() / "rates.json", anew=anew)
 
 
-def fingerprint() -> str:
-    """What times depend on besides drive and model: the processor, its cores, torch and its threads."""
+def fingerprint(device: torch.device | None = None) -> str:
+    """What times depend on besides drive and model: the processor, its cores, torch and its threads; and `device`."""
     import torch
 
     arithmetic = f"{torch.__version__} {torch.backends.cpu.get_cpu_capability()}"
-    return f"{processor()}, {os.cpu_count()} cores, torch {arithmetic}, {torch.get_num_threads()} threads"
+    host = f"{processor()}, {os.cpu_count()} cores, torch {arithmetic}, {torch.get_num_threads()} threads"
+    if device is None or device.type == "cpu":
+        return host
+    return f"{host}, {torch.cuda.get_device_name(device) if device.type == 'cuda' else device.type}"
 
 
 def processor() -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvdrive.perf import hardware
 from kvdrive.perf.hardware import AttendingDrive, Figure, Gpu
@@ -24,7 +24,8 @@ class System:
     """The processor that runs the model (`flops`, `memory_rate`, bytes of `memory`), and the rate of the link to it
     from drives and host.
 
-    `shared`: drives and model compute on the same cores, so that nothing overlaps.
+    `shared`: drives and model compute on the same cores, so that nothing overlaps. `gpus`: processors that each hold a
+    part of every matrix; rates and memory are those of all of them together.
     """
 
     name: str
@@ -36,6 +37,29 @@ class System:
     drive: Drives
     source: str
     shared: bool = False
+    gpus: int = 1
+
+    def of_gpus(self, count: int) -> System:
+        """The same with so many processors in one host, each with a link of its own to host and drives."""
+        if count == 1:
+            return self
+        return replace(
+            self,
+            processor=f"{count} x {self.processor}",
+            flops=count * self.flops,
+            memory_rate=count * self.memory_rate,
+            memory=count * self.memory,
+            link=count * self.link,
+            gpus=count,
+        )
+
+    def exchange(self, size: float) -> float:
+        """Seconds in which the processors sum a vector of `size` bytes, a part of which each of them has: over their
+        links, without a bridge between them. 0 for one.
+        """
+        if self.gpus == 1:
+            return 0.0
+        return hardware.GPUS_LATENCY.value + 2 * (self.gpus - 1) * size / self.link
 
 
 def _drive(of: AttendingDrive) -> Drives:

@@ -15,7 +15,7 @@ from kvdrive.kvcache.budget import Budget, MemoryOptions
 from kvdrive.kvcache.memory import InMemory
 from kvdrive.kvcache.on_drives import OnDrives
 from kvdrive.kvcache.part import Shared
-from kvdrive.kvcache.rows import Place, capacity_for
+from kvdrive.kvcache.rows import Place, bound_on, capacity_for, require_one_device
 from kvdrive.nvme.rows import joined
 from kvdrive.plugins.rates import ModelRates
 from kvdrive.plugins.storage import Storage
@@ -38,7 +38,9 @@ class Batches:
         self._backing = storage.backing
         self._watched = storage.watched
         self._memory = memory
-        self._budget = Budget(memory.bytes if memory else 0)
+        if memory is not None:
+            require_one_device(part.device for part in model.parameters())
+        self._budget = Budget(memory.bytes or bound_on(model.device) if memory else 0)
         self._layers = decoder_config(model).num_hidden_layers
         self._rates = rates
 

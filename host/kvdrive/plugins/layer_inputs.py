@@ -91,7 +91,7 @@ def _check(model: PreTrainedModel, xcache: XCache) -> None:
                 rebuilt = xcache.projections.project(layer, x[row].cpu(), positions[min(row, len(positions) - 1)], 0)
             except RuntimeError as error:  # shapes that do not go together
                 raise _refusal(model) from error
-            if not all(_equal(ours.float(), theirs) for ours, theirs in zip(rebuilt, wanted, strict=True)):
+            if not all(_equal(ours.float().cpu(), theirs) for ours, theirs in zip(rebuilt, wanted, strict=True)):
                 raise _refusal(model)
 
 

@@ -1,4 +1,4 @@
-"""The check of a GPU as the host. `make pages` shows its file of results in docs/results/attention.md."""
+"""The check of a GPU as the host. `make pages` shows its file of results in docs/guide/gpu.md."""
 
 from __future__ import annotations
 

@@ -3,12 +3,22 @@
 import numpy as np
 import pytest
 import torch
-from small_models import CONFIGS, prompts, random_model, step_logits
+from small_models import CONFIGS, prompts, random_model
 
 from kvdrive.errors import RangeError
-from kvdrive.kvcache import writeback
-from kvdrive.kvcache.arrivals import Arriving, Rounded, arrived, arrives_later, host_halves, round_there, to_device
+from kvdrive.kvcache import arrivals, copies, memory, writeback
+from kvdrive.kvcache.arrivals import (
+    ArrivingHalves,
+    Rounded,
+    arrived,
+    arrives_later,
+    depart,
+    host_halves,
+    round_there,
+    to_device,
+)
 from kvdrive.kvcache.scaling import HeadScale
+from kvdrive.nvme.wire import RowFormat
 from kvdrive.plugins.transformers import attach
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -68,25 +78,75 @@ def test_answers_take_the_precision_of_the_model():
     assert (found == 1.5).all()
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("stored_as", [RowFormat.BINARY16, RowFormat.INT8, RowFormat.FP8])
+@pytest.mark.parametrize("largest", [1.0, 8000.0, 9000.0, 60000.0, 70000.0])
+def test_what_is_plain_is_what_the_device_has_rounded(dtype, stored_as, largest):
+    """In the first call, which leaves room for larger values, and in a later one."""
+    scale = HeadScale("K", stored_as)
+    for tensor in (states(dtype, largest), states(dtype, largest, seed=4)):
+        leaving = depart(tensor)
+        assert isinstance(leaving, ArrivingHalves) == (tensor.numel() > arrivals._FEW)
+        there, facts = round_there(tensor)
+        plain = scale.is_plain(int(facts[0]))
+        try:
+            halves = scale.convert(tensor)
+        except RangeError:
+            assert not plain
+            return
+        same = np.array_equal(halves.view(np.uint16), there.numpy().view(np.uint16)) and (scale.factors == 1).all()
+        assert same or not plain
+        assert plain or stored_as != RowFormat.BINARY16 or not same
+
+
 @pytest.fixture
 def late(monkeypatch):
-    """K and V arrive late in every layer, as from a GPU. The events that somebody has waited for."""
+    """All tensors are rounded and arrive late in every layer, as from a GPU. The marks that somebody has waited for."""
     log = []
-
-    def depart_late(tensor):
-        return Arriving(tensor.detach(), round_there(tensor.detach()), Event(log))
-
-    monkeypatch.setattr(writeback, "arrives_later", lambda tensor: True)
-    monkeypatch.setattr(writeback, "depart", depart_late)
+    for module in (writeback, memory):
+        monkeypatch.setattr(module, "arrives_later", lambda tensor: True)
+    monkeypatch.setattr(arrivals, "_FEW", 0)
+    monkeypatch.setattr(copies.CopyStream, "mark", lambda stream: Event(log))
     return log
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen3"])
-def test_late_states_give_the_same_logits(name, target, late, monkeypatch):
-    found = step_logits(random_model(CONFIGS[name]), target)
+@pytest.mark.parametrize("how", [{}, {"active": "memory"}, {"active": "memory", "spill": 64}, {"xcache": 1.0}], ids=str)
+def test_late_states_give_the_same_logits(name, how, target, late, monkeypatch):
+    def logits():
+        model, found = random_model(CONFIGS[name]), []
+        with attach(model, target, **how) as attached, torch.no_grad():
+            cache = attached.cache()
+            for part in (prompts(1, 20), prompts(1, 30, seed=4), *(prompts(1, 1, seed=5 + i) for i in range(4))):
+                found.append(model(part, past_key_values=cache).logits)
+            cache.batch.write_all()
+            return torch.cat(found, 1), [(one.stored, one.tokens) for one in cache.batch.drive_layers]
+
+    found, layers = logits()
     assert late
     monkeypatch.undo()
-    assert torch.equal(found, step_logits(random_model(CONFIGS[name]), target))
+    expected, layers_before = logits()
+    assert torch.equal(found, expected)
+    assert layers == layers_before
+
+
+def test_in_memory_heads_that_need_a_scale_get_it(target, late, monkeypatch):
+    """Values beyond binary16: what the device has rounded is not used."""
+
+    def logits():
+        model = random_model(CONFIGS["llama"])
+        with torch.no_grad():
+            model.model.layers[1].self_attn.v_proj.weight *= 1e6
+        with attach(model, target, active="memory") as attached, torch.no_grad():
+            cache = attached.cache()
+            found = [model(part, past_key_values=cache).logits for part in (prompts(1, 20), prompts(1, 30, seed=4))]
+            return torch.cat(found, 1), cache.batch.drive_layers[1].value_scale.heads_scaled
+
+    found, scaled = logits()
+    assert late
+    assert scaled
+    monkeypatch.undo()
+    assert torch.equal(found, logits()[0])
 
 
 def test_a_layer_takes_its_states_when_the_next_one_has_its_own(target, late):

@@ -11,6 +11,7 @@ from transformers.cache_utils import DynamicLayer
 from kvdrive.errors import UnsupportedError
 from kvdrive.generation.generate import greedy
 from kvdrive.kvcache.budget import MemoryOptions
+from kvdrive.kvcache.rows import require_one_device
 from kvdrive.plugins.transformers import attach
 
 PROMPT = prompts(1, 150)
@@ -68,6 +69,28 @@ def test_a_loaded_conversation_continues_as_one_that_never_stopped(opened, drive
             assert attached.sessions.stats.loaded_bytes == (per_token * (ids.shape[1] - 1) if turn else 0)
             assert cache.batch.listener.strategy == ("load" if turn else None)
         ids = tokens
+
+
+def test_a_model_on_several_devices_is_refused():
+    devices = [torch.device(name) for name in ("cuda:1", "cpu", "cuda:1", "meta")]
+    with pytest.raises(UnsupportedError, match="the model is on cpu, cuda:1, and K and V in memory are on one device"):
+        require_one_device(devices)
+    require_one_device(devices[1:2] + devices[3:])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU here")
+def test_on_a_gpu_a_loaded_conversation_continues_as_one_that_never_stopped(tmp_path, target):
+    model, ids, more = random_model(DEEP).cuda(), prompts(1, 600).cuda(), prompts(1, 30, seed=4).cuda()
+    with torch.no_grad():
+        with attach(model, target, active="memory") as attached:
+            caches = [attached.cache(), attached.cache()]
+            for cache in caches:
+                model(ids, past_key_values=cache)
+            attached.save(caches[0], tmp_path / "kept")
+            expected = model(more, past_key_values=caches[1]).logits
+        with attach(model, target, active="memory") as attached:
+            assert torch.equal(model(more, past_key_values=attached.reopen(tmp_path / "kept")).logits, expected)
+            assert target.stats().attention_jobs == 0
 
 
 def test_rows_beams_and_crops_work_in_memory(target, model):

@@ -78,6 +78,17 @@ def test_logits_have_the_same_bits(target, name, dtype):
     assert target._drive.sessions() == []
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU here")
+@pytest.mark.parametrize("name", ["opt", "llama-mha", "qwen3"])
+def test_a_gpu_rebuilds_the_bits_of_its_own_projections(target, name):
+    model, ids = model_of(name).cuda(), prompts(3, 300).cuda()
+    found = []
+    for share in (0.0, 1.0):
+        with attach(model, target, xcache=share) as attached:
+            found.append(greedy(model, ids, 12, past_key_values=attached.cache()))
+    assert torch.equal(found[0], found[1])
+
+
 @pytest.mark.parametrize("name", ["opt", "llama-mha"])
 @pytest.mark.parametrize("share", [0.25, 0.5, 1.0])
 def test_written_bytes_fall_by_half_of_the_share(drives, name, share):

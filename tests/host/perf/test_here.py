@@ -57,6 +57,26 @@ def test_a_step_is_its_layers_and_their_attention():
     assert attended.seconds == 4 * (2 * (2 + 1000) + 1 + 15 * 1000)
 
 
+def test_a_processor_beside_the_drives_does_not_wait_for_them():
+    """A GPU: it rebuilds K and V while the drives attend, and each part says what bounds it."""
+    attention = Measured(Line(2, 1), Line(1, 3), Line(0, 5), Line(0, 7), False)
+    model, attended = Here(Line(100, 50), attention, 8, "", "a drive").parts(4, 1000, 3, 1)
+    assert attended.seconds == 4 * max(2 * (2 + 1000) + 1 + 3 * 1000, 1 + 15 * 1000)
+    assert (model.bound, attended.bound) == ("processor", "drives")
+
+
+def test_rates_of_a_device_are_not_those_of_the_processor(monkeypatch):
+    here_alone = stored_rates.fingerprint()
+    assert stored_rates.fingerprint(torch.device("cpu")) == here_alone
+    assert stored_rates.fingerprint(torch.device("meta")) == here_alone + ", meta"
+
+
+def test_a_device_that_torch_does_not_have_is_refused():
+    result = RUNNER.invoke(app, ["plan", "--model", "mini", "--hardware", "here", "--device", "cuda:77"])
+    assert isinstance(result.exception, InputError)
+    assert "torch has no device 'cuda:77' here" in str(result.exception)
+
+
 def asked(tokens=1000, share=None):
     return Asked(here.config_of(SMALL_OPT), SMALL_OPT, tokens, 2, share)
 
@@ -130,7 +150,12 @@ def test_the_command_plans_this_machine(monkeypatch):
     ("options", "sentence"),
     [
         (["--hardware", "here", "--drives", "2"], "--hardware here plans one drive: leave --drives out"),
-        (["--measure"], "--drive and --measure go with --hardware here: other hardware is not measured"),
+        (["--hardware", "here", "--gpus", "2"], "--hardware here plans one device: leave --gpus out"),
+        (["--measure"], "--drive, --device and --measure go with --hardware here: other hardware is not measured"),
+        (
+            ["--device", "cuda"],
+            "--drive, --device and --measure go with --hardware here: other hardware is not measured",
+        ),
     ],
 )
 def test_options_that_do_not_go_together_are_one_sentence(options, sentence):
@@ -140,6 +165,6 @@ def test_options_that_do_not_go_together_are_one_sentence(options, sentence):
 
 
 def test_layers_that_do_not_fit_are_refused(monkeypatch):
-    monkeypatch.setattr(here, "_memory", lambda: 1e5)
+    monkeypatch.setattr(here, "_memory", lambda device: 1e5)
     with pytest.raises(InputError, match="too much to measure them here"):
         here.sample(here.config_of(SMALL_OPT), 2)

@@ -97,6 +97,23 @@ def test_the_batch_is_limited_by_what_the_processor_holds_of_each_sequence():
     assert beyond.advice.startswith(f"the processor's memory holds what {rebuilt.batch_limit} sequences need")
 
 
+def test_gpus_add_their_rates_and_pay_for_their_sums():
+    one, four = (plan(shapes.MISTRAL_7B, SMART.of_gpus(gpus), 32768, 16, 8) for gpus in (1, 4))
+    assert SMART.of_gpus(1) is SMART
+    assert four.parts[0].seconds == pytest.approx(one.parts[0].seconds / 4)
+    assert four.parts[1] == one.parts[1]  # the drives attend
+    assert four.parts[2].seconds == pytest.approx(one.parts[2].seconds / 4)
+    vector = 16 * shapes.MISTRAL_7B.hidden * 2
+    sums = 2 * shapes.MISTRAL_7B.layers * (10e-6 + 2 * 3 / 4 * vector / 26e9)
+    assert (four.parts[3].name, four.parts[3].seconds) == ("sums over GPUs", pytest.approx(sums))
+    assert four.system.processor == "4 x A100 40 GB"
+    large = [plan(shapes.OPT_66B, SMART.of_gpus(gpus), 4096, 1, 1).weights_on for gpus in (1, 4)]
+    assert large == ["host", "processor"]
+    output = RUNNER.invoke(app, ["plan", "--model", "mistral-7b", "--gpus", "4"]).output
+    assert "4 x A100 40 GB with 4 SmartSSD" in output
+    assert "sums over GPUs" in output
+
+
 def test_json_has_the_parts_and_the_label():
     row = json.loads(RUNNER.invoke(app, ["plan", "--model", "opt-13b", "--context", "64K", "--json"]).output)
     assert (row["tokens"], row["label"], len(row["parts"])) == (65536, "modelled", 3)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kvdrive.errors import UnsupportedError
 from kvdrive.identity.content import only_looks
 from kvdrive.kvcache.xcache.attention import MemoryAttention
-from kvdrive.kvcache.xcache.projections import Projections
+from kvdrive.kvcache.xcache.projections import Projections, arithmetic_of
 from kvdrive.kvcache.xcache.rows import InputRows
 from kvdrive.targets.queue import WorkQueue
 
@@ -139,9 +139,7 @@ class XCache:
 
     def arithmetic(self) -> str:
         """What the bits of a projection depend on beside the model."""
-        return (
-            f"torch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads"
-        )
+        return arithmetic_of(self.projections.device)
 
     def close(self) -> None:
         """Remove the hooks and end the thread."""

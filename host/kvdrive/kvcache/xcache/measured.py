@@ -73,7 +73,7 @@ def rates_here(
     xcache = backing.xcache
     shape = f"{heads.query_heads}, {heads.kv_heads}, {heads.head_dim}, {xcache.rows.width}, {xcache.rows.dtype}"
     family = type(next(iter(xcache.projections.modules.values()))).__name__
-    key = f"X | {stored_rates.fingerprint()} | {family} | {shape}"
+    key = f"X | {stored_rates.fingerprint(xcache.projections.device)} | {family} | {shape}"
     host = known.get(key, HostRates)
     if host is None:
         host = _measure_host(xcache, heads, clock)

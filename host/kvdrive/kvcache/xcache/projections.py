@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from kvdrive.errors import UnsupportedError
+from kvdrive.kvcache.copies import sent
 
 BLOCK = 256  # tokens that are projected at once, always: a token's bits depend on its place in the block at most
 LENGTH_DEPENDENT = ("dynamic", "longrope")  # kinds of rotary positions that change with the length of the sequence
@@ -50,6 +51,12 @@ class Projections:
         self.rotary = rotary
         self._head_dim = head_dim
 
+    @property
+    def device(self) -> torch.device:
+        """Where the first layer's projections are."""
+        found: torch.device = next(iter(self.modules.values())).k_proj.weight.device
+        return found
+
     def forget(self) -> None:
         """The model has changed: compute its positions anew."""
         if self.rotary is not None:
@@ -58,11 +65,13 @@ class Projections:
     def project(
         self, layer: int, x: torch.Tensor, positions: NDArray[np.int64], first: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """X [tokens, width] -> K and V [heads, tokens, d] in the model's precision, K with its rotary positions.
+        """X [tokens, width] -> K and V [heads, tokens, d] in the model's precision, K with its rotary positions, on the
+        device that has the projections.
 
         The tokens are number `first` and the following ones; each is computed at its own place in a block of BLOCK
         tokens. So the bits do not depend on which tokens are asked for together.
         """
+        x = sent(x, self.modules[layer].k_proj.weight.device)
         parts = []
         tokens = len(x)
         start = 0
@@ -83,7 +92,7 @@ class Projections:
     def _block(self, layer: int, x: torch.Tensor, positions: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor]:
         module = self.modules[layer]
         with torch.no_grad():
-            x = x.to(module.k_proj.weight.device)[None]
+            x = x[None]
             k = module.k_proj(x).view(1, len(positions), -1, self._head_dim)
             v = module.v_proj(x).view(1, len(positions), -1, self._head_dim)
             norm = getattr(module, "k_norm", None)
@@ -93,7 +102,20 @@ class Projections:
             if self.rotary is not None:
                 cos, sin = self.rotary.rows(positions)
                 k = rotation(module)(k, k, cos, sin)[1]
-        return k[0].cpu(), v[0].cpu()
+        return k[0], v[0]
+
+
+def arithmetic_of(device: torch.device) -> str:
+    """What the bits of a matrix product on a device depend on."""
+    if device.type != "cuda":
+        capability = torch.backends.cpu.get_cpu_capability()
+        return f"torch {torch.__version__}, {capability}, {torch.get_num_threads()} threads"
+    products = torch.backends.cuda.matmul
+    sums = products.allow_bf16_reduced_precision_reduction, products.allow_fp16_reduced_precision_reduction
+    return (
+        f"torch {torch.__version__}, CUDA {torch.version.cuda}, {torch.cuda.get_device_name(device)}, "
+        f"float32 {torch.get_float32_matmul_precision()}, sums {sums}"
+    )
 
 
 def rotation(module: torch.nn.Module):  # type: ignore[no-untyped-def]

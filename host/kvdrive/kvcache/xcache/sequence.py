@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from kvdrive import abi
 from kvdrive.errors import UnsupportedError
+from kvdrive.kvcache.arrivals import arrived
 from kvdrive.kvcache.drive_sequence import DriveSequence
 from kvdrive.kvcache.scaling import Exponents, Halves, scaled_halves
 from kvdrive.kvcache.sequence import Endpoint, Sequence
@@ -72,7 +73,7 @@ class InputSequence(Sequence):
         if before is None:
             none = torch.empty(0, x.shape[1], dtype=x.dtype)
             before = LayerState(first, none, Corrections.none(), Corrections.none(), exponents)
-        pending = torch.cat([before.pending, x.cpu()])
+        pending = torch.cat([before.pending, arrived(x)])
         self._layers[layer] = replace(before, pending=pending, exponents=exponents)
         if len(self._positions) < first + len(x):
             self._positions = np.concatenate([self._positions[:first], positions])
@@ -243,7 +244,7 @@ def _halves(tensor: torch.Tensor, exponents: Exponents) -> Halves:
     """[heads, tokens, d], divided by 2^exponents [heads], in binary16 as `HeadScale` rounds."""
     if exponents.any():
         tensor = torch.from_numpy(scaled_halves(tensor[None], exponents[None])[0][0])
-    halves: Halves = tensor.float().to(torch.float16).contiguous().numpy()
+    halves: Halves = arrived(tensor.float().to(torch.float16).contiguous()).numpy()
     return halves
 
 

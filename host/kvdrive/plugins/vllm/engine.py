@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import torch
+
+from kvdrive.errors import UnsupportedError
 from kvdrive.plugins.vllm.fingerprint import block_key, fingerprint, of_changed_weights
 from kvdrive.plugins.vllm.options import Options
-from kvdrive.plugins.vllm.pages import Pages
+from kvdrive.plugins.vllm.pages import HostPages, Pages
 from kvdrive.plugins.vllm.staging import Found, Staged, Staging
 from kvdrive.plugins.vllm.transfers import Transfers
 from kvdrive.prefix.blocks.buffers import Buffers
@@ -26,12 +29,14 @@ class EngineBlocks:
     """
 
     def __init__(self, options: Options, pages: Pages, identity: dict[str, Any]) -> None:
+        if options.direct and isinstance(pages, HostPages):
+            raise UnsupportedError("'direct' is for engines on a GPU: leave it out")
         self.pages = pages
         self.fingerprint = fingerprint({**identity, "layout": pages.layout, "tenant": options.tenant})
-        self.store = open_blocks(options, pages.bytes, self.fingerprint)
+        self.store = open_blocks(options, pages.bytes, self.fingerprint, pages.device)
         size = self.store.slot_bytes
-        staged = Buffers(max(options.buffer_bytes // size, 1), size)
-        free = Buffers(options.write_buffers, size)
+        staged = _buffers(options, pages, max(options.buffer_bytes // size, 1), size)
+        free = _buffers(options, pages, options.write_buffers, size)
         self.staging = Staging(self.store, staged, options.threads)
         self._notes = ThreadPoolExecutor(1, "kvdrive-note")
         self.transfers = Transfers(pages, self.store, self.staging, staged, free)
@@ -74,8 +79,19 @@ class EngineBlocks:
         self.store.close()
 
 
-def open_blocks(options: Options, size: int, model: bytes) -> BlockStore:
-    """The blocks of `size` bytes that the engines with the fingerprint `model` have stored. Raises KvdriveError."""
+def _buffers(options: Options, pages: Pages, count: int, size: int) -> Buffers:
+    """Buffers where blocks are moved to: on the host, or on the engine's device."""
+    if not options.direct:
+        return Buffers(count, size)
+    from kvdrive.prefix.blocks.direct import DeviceBuffers
+
+    return DeviceBuffers(count, size, pages.device)
+
+
+def open_blocks(options: Options, size: int, model: bytes, device: torch.device | None = None) -> BlockStore:
+    """The blocks of `size` bytes that the engines with the fingerprint `model` have stored. `device`: of an engine
+    whose blocks may go there directly. Raises KvdriveError.
+    """
     stored = BlockOptions(
         options.bytes, model, options.eviction, options.tenant, options.tenant_bytes, options.daily_bytes
     )
@@ -83,4 +99,12 @@ def open_blocks(options: Options, size: int, model: bytes) -> BlockStore:
         from kvdrive.prefix.blocks.drive import blocks_on_drive  # brings everything that opens drives
 
         return blocks_on_drive(options.drive, size, stored)
+    if options.direct:
+        if device is None:
+            raise UnsupportedError(
+                "'direct' is an option of DriveOffloadingSpec: a tier reaches the host's memory only"
+            )
+        from kvdrive.prefix.blocks.direct import blocks_direct
+
+        return blocks_direct(options.path, size, device, stored)
     return blocks_in_file(options.path, size, stored)

@@ -31,7 +31,8 @@ class Options:
     `write_buffers`: blocks that are written at the same time. `threads`: reads and writes at the same time. `tenant`:
     tenants share nothing, and this one may have `tenant_bytes`. `daily_bytes`: written in a day before only prefixes
     that are wanted a second time are stored. 0: no bound. `model_fingerprint`: a text that stands for the weights, for
-    models that are not a folder.
+    models that are not a folder. `direct`: blocks go between `path` and the memory of the engine's device without the
+    host's.
     Raises InputError.
     """
 
@@ -46,6 +47,7 @@ class Options:
     tenant_bytes: int = 0
     daily_bytes: int = 0
     model_fingerprint: str = ""
+    direct: bool = False
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Options:
@@ -61,12 +63,19 @@ class Options:
             )
         numbers = ("bytes", "buffer_bytes", "write_buffers", "threads", "tenant_bytes", "daily_bytes")
         try:
-            values = {name: int(value) if name in numbers else str(value) for name, value in own.items()}
+            values: dict[str, int | str | bool] = {
+                name: int(value) if name in numbers else value is True if name == "direct" else str(value)
+                for name, value in own.items()
+            }
         except (TypeError, ValueError) as error:
             raise InputError(f"kv_connector_extra_config: {error}; {', '.join(numbers)} are whole numbers") from error
         least = dict.fromkeys(numbers, 1) | {"tenant_bytes": 0, "daily_bytes": 0}
         if bad := [name for name in numbers if int(values.get(name, least[name])) < least[name]]:
             raise InputError(f"kv_connector_extra_config: '{bad[0]}' must be at least {least[bad[0]]}")
+        if own.get("direct", False) not in (True, False):
+            raise InputError("kv_connector_extra_config: 'direct' is true or false")
+        if values.get("direct") and own.get("drive"):
+            raise InputError("kv_connector_extra_config: 'direct' is for 'path', a file: leave it out beside 'drive'")
         if values.get("eviction", "lru") not in EVICTIONS:
             raise InputError(f"there is no eviction policy '{values['eviction']}': choose {', '.join(EVICTIONS)}")
         return cls(**{**values, "path": Path(str(values.get("path", ""))).expanduser()})  # type: ignore[arg-type]

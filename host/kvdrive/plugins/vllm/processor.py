@@ -19,7 +19,7 @@ import numpy as np
 
 from kvdrive.errors import UnsupportedError
 from kvdrive.plugins.vllm.options import require_vllm
-from kvdrive.plugins.vllm.pages import Layer, Pages
+from kvdrive.plugins.vllm.pages import HostPages, Layer, Pages
 from kvdrive.prefix.blocks.buffers import Bytes
 
 require_vllm()
@@ -41,7 +41,9 @@ class MemoryWorker(OffloadingWorker):  # type: ignore[misc]
         self._done: list[TransferResult] = []
 
     def submit_store(self, job_id: int, src_spec: GPULoadStoreSpec, dst_spec: CPULoadStoreSpec) -> bool:
-        return self._copy(job_id, src_spec, dst_spec, lambda row, _, blocks: self._pages.gather(blocks, row))
+        return self._copy(
+            job_id, src_spec, dst_spec, lambda row, _, blocks, after: self._pages.gather(blocks, row, after)
+        )
 
     def submit_load(self, job_id: int, src_spec: CPULoadStoreSpec, dst_spec: GPULoadStoreSpec) -> bool:
         return self._copy(job_id, dst_spec, src_spec, self._pages.scatter)
@@ -58,12 +60,12 @@ class MemoryWorker(OffloadingWorker):  # type: ignore[misc]
         self._region.cleanup()
 
     def _copy(self, job: int, engine: GPULoadStoreSpec, memory: CPULoadStoreSpec, move: Callable[..., None]) -> bool:
-        began = time.perf_counter()
+        began, after = time.perf_counter(), self._pages.given()
         each = self._pages.blocks_per_chunk
         blocks = engine.block_ids.tolist()
         parts = self._pages.split(engine.block_indices[0] % each, blocks)
         for row, (skip, part) in zip(memory.chunk_ids.tolist(), parts, strict=True):
-            move(self._rows[row], skip, part)
+            move(self._rows[row], skip, part, after)
         size = len(blocks) * self._pages.bytes // each
         self._done.append(TransferResult(job, True, size, time.perf_counter() - began))
         return True
@@ -91,5 +93,5 @@ class ProcessorTieringSpec(TieringOffloadingSpec):  # type: ignore[misc]
                 kv_bytes_per_chunk=self.kv_bytes_per_chunk,
                 cpu_page_size=self.cpu_page_size_per_worker,
             )
-            self._memory_worker = MemoryWorker(Pages(layers, self.blocks_per_chunk), region)
+            self._memory_worker = MemoryWorker(HostPages(layers, self.blocks_per_chunk), region)
         return self._memory_worker

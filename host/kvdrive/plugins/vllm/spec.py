@@ -17,9 +17,10 @@ from collections.abc import Collection
 from typing import Any
 
 from kvdrive.errors import InputError, UnsupportedError
+from kvdrive.plugins.vllm.device_pages import pages_of
 from kvdrive.plugins.vllm.engine import EngineBlocks
 from kvdrive.plugins.vllm.options import MOST_BLOCKS, Options, require_vllm
-from kvdrive.plugins.vllm.pages import Layer, Pages
+from kvdrive.plugins.vllm.pages import Layer
 from kvdrive.plugins.vllm.staging import Found, Staged
 
 require_vllm()
@@ -156,7 +157,7 @@ class DriveOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
     def get_worker(self, kv_caches: CanonicalKVCaches) -> OffloadingWorker:
         (refs,) = kv_caches.group_data_refs
         layers = [Layer(kv_caches.tensors[ref.tensor_idx].tensor, ref.page_size_bytes) for ref in refs]
-        pages = Pages(layers, self.blocks_per_chunk)
+        pages = pages_of(layers, self.blocks_per_chunk)
         blocks = EngineBlocks(self.options, pages, self._identity())
         _engines[self.config.engine_id] = blocks
         place = self.options.drive or self.options.path

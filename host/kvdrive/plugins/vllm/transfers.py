@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 
+from kvdrive.kvcache.copies import Mark
 from kvdrive.plugins.vllm.pages import Pages
 from kvdrive.plugins.vllm.staging import Staged, Staging
 from kvdrive.prefix.blocks.buffers import Buffers, Bytes
@@ -50,11 +51,11 @@ class Transfers:
 
     def store(self, job: int, blocks: Sequence[int], keys: Sequence[bytes]) -> None:
         """Write the engine's `blocks`, `blocks_per_chunk` for each of `keys`, which are reserved."""
-        self._start(self._writers, job, partial(self._write, blocks, keys))
+        self._start(self._writers, job, partial(self._write, blocks, keys, self._pages.given()))
 
     def load(self, job: int, staged: Sequence[Staged], skip: int, blocks: Sequence[int]) -> None:
         """Copy `staged`, without the first `skip` blocks of the first one, to the engine's `blocks`."""
-        self._start(self._copiers, job, partial(self._copy, blocks, staged, skip))
+        self._start(self._copiers, job, partial(self._copy, blocks, staged, skip, self._pages.given()))
 
     def finished(self) -> list[Done]:
         """Jobs that ended since the last call."""
@@ -93,18 +94,18 @@ class Transfers:
         with self._lock:
             self._running[job] = pool.submit(run)
 
-    def _write(self, blocks: Sequence[int], keys: Sequence[bytes]) -> int:
+    def _write(self, blocks: Sequence[int], keys: Sequence[bytes], after: Mark) -> int:
         each = self._pages.blocks_per_chunk
 
         def fill(place: int, stored: Bytes) -> None:
-            self._pages.gather(blocks[place * each : (place + 1) * each], stored)
+            self._pages.gather(blocks[place * each : (place + 1) * each], stored, after)
 
         return len(self._store.write_all(keys, self._free, fill)) * self._pages.bytes
 
-    def _copy(self, blocks: Sequence[int], staged: Sequence[Staged], skip: int) -> int:
+    def _copy(self, blocks: Sequence[int], staged: Sequence[Staged], skip: int, after: Mark) -> int:
         try:
             for block, part in zip(staged, self._pages.split(skip, blocks), strict=True):
-                self._pages.scatter(self._staged[block.buffer][HEADER_BYTES:], *part)
+                self._pages.scatter(self._staged[block.buffer][HEADER_BYTES:], *part, after)
         finally:
             self._staging.release(staged)
         return len(blocks) * self._pages.bytes // self._pages.blocks_per_chunk

@@ -9,9 +9,11 @@ import pytest
 import torch
 
 from kvdrive._native import Drive, Subsystem, TcpServer
-from kvdrive.plugins.vllm.engine import EngineBlocks
+from kvdrive.errors import UnsupportedError
+from kvdrive.plugins.vllm.device_pages import DevicePages
+from kvdrive.plugins.vllm.engine import EngineBlocks, open_blocks
 from kvdrive.plugins.vllm.options import Options
-from kvdrive.plugins.vllm.pages import Layer, Pages
+from kvdrive.plugins.vllm.pages import HostPages, Layer, Pages
 from kvdrive.plugins.vllm.staging import Found
 
 PAGE, LAYERS, FACTOR = 1000, 3, 2
@@ -21,9 +23,9 @@ SLOT = 8192
 class Engine:
     """The tensors of an engine with 8 blocks for each layer, and its stored blocks."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, kind: type[Pages] = HostPages) -> None:
         self.tensors = [torch.zeros(8, PAGE, dtype=torch.int8) for _ in range(LAYERS)]
-        pages = Pages([Layer(tensor, PAGE) for tensor in self.tensors], FACTOR)
+        pages = kind([Layer(tensor, PAGE) for tensor in self.tensors], FACTOR)
         self.blocks = EngineBlocks(options, pages, {"weights": "same"})
         self.jobs = 0
 
@@ -54,8 +56,8 @@ class Engine:
 
 
 @contextmanager
-def opened(**options):
-    engine = Engine(Options(**options))
+def opened(kind=HostPages, **options):
+    engine = Engine(Options(**options), kind)
     try:
         yield engine
     finally:
@@ -87,6 +89,32 @@ def test_blocks_that_are_stored_behind_a_reset_are_found_by_this_engine_only(tmp
         assert engine.load(b"a")
     with opened(path=tmp_path / "blocks") as other:
         assert not other.load(b"a")
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_blocks_of_a_device_come_back_through_the_host_and_directly(tmp_path, direct):
+    """The code for a GPU, on tensors of the processor."""
+    options = {"path": tmp_path / "blocks", "direct": direct, "buffer_bytes": 16 * SLOT}
+    with opened(DevicePages, **options) as engine:
+        engine.fill(3)
+        engine.store(b"a", b"b")
+    with opened(DevicePages, **options) as other:
+        assert other.load(b"a")
+        assert not other.load(b"c")
+        for layer, tensor in enumerate(other.tensors):
+            assert (tensor[5:7] == 30 + layer).all()
+            assert (tensor[:5] == 0).all()
+        assert other.blocks.store.stats.damaged == 0
+
+
+def test_blocks_go_directly_to_a_gpu_only(tmp_path):
+    with (
+        pytest.raises(UnsupportedError, match="'direct' is for engines on a GPU"),
+        opened(path=tmp_path / "blocks", direct=True),
+    ):
+        pass
+    with pytest.raises(UnsupportedError, match="a tier reaches the host's memory only"):
+        open_blocks(Options(path=tmp_path / "blocks", direct=True), 1000, b"model")
 
 
 @pytest.fixture

@@ -23,10 +23,12 @@ def test_options():
         ({}, "needs either 'path'"),
         ({"path": "x", "drive": "y"}, "needs either 'path'"),
         ({"path": "x", "daily_bytes": -1}, "'daily_bytes' must be at least 0"),
-        ({"path": "x", "byte": 1}, "has no 'byte': known are buffer_bytes, bytes, daily_bytes, drive"),
+        ({"path": "x", "byte": 1}, "has no 'byte': known are buffer_bytes, bytes, daily_bytes, direct, drive"),
         ({"path": "x", "bytes": "many"}, "are whole numbers"),
         ({"path": "x", "threads": 0}, "'threads' must be at least 1"),
         ({"path": "x", "eviction": "random"}, "choose lru, fifo"),
+        ({"path": "x", "direct": "yes"}, "'direct' is true or false"),
+        ({"drive": "x", "direct": True}, "'direct' is for 'path', a file"),
     ],
 )
 def test_wrong_options_are_refused(given, sentence):
