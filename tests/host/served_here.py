@@ -16,6 +16,7 @@ from kvdrive.prefix.options import SessionOptions
 from kvdrive.prefix.rates import Rates
 from kvdrive.server.app import application
 from kvdrive.server.connections import BACKLOG, GuardedProtocol, Patience
+from kvdrive.server.drafts import no_drafts
 from kvdrive.server.jobs import Limits
 from kvdrive.server.metrics import Metrics
 from kvdrive.server.scheduler import Scheduler
@@ -91,13 +92,14 @@ class ServedHere(Listening):
 
     def __init__(
         self, checkpoint, folder, *, tenants=None, patience=None, active="drive", keep=True, context=CONTEXT,
-        slots=SLOTS, sessions=None, **settings,
+        slots=SLOTS, sessions=None, drafts=no_drafts, **settings,
     ):  # fmt: skip
         self.model = model = checkpoints.load(str(checkpoint))
         drives, config = open_drives(DriveOptions(folder=folder, capacity_bytes=1 << 26)), RunConfig.of(active=active)
         metrics, limits = Metrics(), Limits(slots * context * 4, running=slots, idle=100)
         sessions = (sessions or SessionOptions()) if keep else None
-        self.scheduler = Scheduler(open_engine(model, drives, config, limits.idle, 1, sessions), limits, metrics)
+        engine = open_engine(model, drives, config, limits.idle, 1, sessions)
+        self.scheduler = Scheduler(engine, limits, metrics, drafts)
         self.scheduler.start()
         if keep:
             self.scheduler.with_sessions(lambda store: setattr(store.costs, "rates", ATTENDING_PAYS)).result(30)

@@ -48,7 +48,7 @@ class Host:
 
     def step(self, numbers: list[int], tokens: list[int]) -> list[int] | str:
         try:
-            found = self.context.step([self.context.sequences[number] for number in numbers], tokens)
+            found = self.context.step([self.context.sequences[number] for number in numbers], [[one] for one in tokens])
         except KvdriveError as error:
             return str(error)
         return found.argmax(-1).tolist()

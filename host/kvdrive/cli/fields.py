@@ -20,6 +20,7 @@ PANELS = {
     "policy": "Attention",
     "placement": "Storage",
     "limits": "Attention",
+    "drafting": "Model",
     "weights": "Weights",
 }  # of --help; common options, which have a letter, are shown before all panels
 _CHECKS = {"file": input_file, "folder": output_folder}

@@ -43,7 +43,7 @@ def _stopped(given: dict[str, Any]) -> str:
 @command(app, shown="serve --model smollm2 --drive drives", kept=_stopped)
 def serve(
     running: typer.Context,
-    config: Annotated[RunConfig, Fields(*GROUPS, without=("assistant", "accepted"))],
+    config: Annotated[RunConfig, Fields(*GROUPS, without=("accepted",))],
     name: Annotated[str, typer.Option(help="name of the model for clients; default: that of its folder")] = "",
     host: Annotated[str, typer.Option(help="address; others than this machine's own need a key")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0: a free one, which is printed")] = 8000,

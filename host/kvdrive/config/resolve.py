@@ -47,7 +47,7 @@ def part_of(policy: Policy) -> Part:
 def of_run(config: RunConfig) -> Iterator[Part]:
     """The parts of a configuration, but for its policy."""
     yield from config.target.parts()
-    for group in (config.model, config.placement, config.limits, config.weights):
+    for group in (config.model, config.placement, config.limits, config.drafting, config.weights):
         yield from of_group(group)
     if config.sessions is not None:
         yield SESSIONS

@@ -160,6 +160,19 @@ class Placement:
 
 
 @dataclass(frozen=True)
+class Drafting:
+    """Tokens that a server drafts for its sequences; `assistant` is the other way."""
+
+    lookup: int = option(
+        0,
+        "drafts what followed the last so many tokens where they were before, in prompt or answer; one call of the "
+        "model verifies up to 7 drafted tokens. The tokens stay the same; 3 suits code; 0: nothing is drafted",
+        low=0,
+        high=16,
+    )
+
+
+@dataclass(frozen=True)
 class RunConfig:
     """All options, in groups. `sessions`: K and V are kept beyond the process; None: they are not.
 
@@ -172,6 +185,7 @@ class RunConfig:
     policy: PolicyOptions = field(default_factory=PolicyOptions)
     placement: Placement = field(default_factory=Placement)
     limits: Overflow = field(default_factory=Overflow)
+    drafting: Drafting = field(default_factory=Drafting)
     weights: FlashOptions = field(default_factory=lambda: FlashOptions(weights="memory"))
     sessions: SessionOptions | None = None
 

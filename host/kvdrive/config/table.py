@@ -84,6 +84,7 @@ SET = (
         requires={A.DRAFTS: "drafted tokens are computed together, and rejected ones are removed"},
         lacks={A.PARTS: "it drafts for one sequence"},
     ),
+    Part("lookup", requires={A.DRAFTS: "drafted tokens are computed together, and rejected ones are removed"}),
     Part("device", requires={A.ANY_DEVICE: "weights that are read when they are needed are computed on the cpu"}),
     Part("weights_file", requires={A.FILE: "it names the file that `kvdrive convert` has made"}),
     Part("weights_copy", requires={A.FILE: "it names a copy of the file that `kvdrive convert` has made"}),

@@ -110,6 +110,13 @@ def load_assistant(options: ModelOptions, checkpoint: Checkpoint) -> Assistant:
 
     Raises InputError if it has another vocabulary.
     """
+    found = load_draft_model(options, checkpoint)
+    weights = checkpoint.weights
+    return Assistant(found, weights.acceptance if isinstance(weights, SparseWeights) else None)
+
+
+def load_draft_model(options: ModelOptions, checkpoint: Checkpoint) -> Checkpoint:
+    """The assistant's model, which `options` name beside their own one. Raises InputError for another vocabulary."""
     found = checkpoints.load(options.assistant, options.dtype, options.device)
     sizes = [one.model.config.get_text_config().vocab_size for one in (checkpoint, found)]
     if sizes[0] != sizes[1] or checkpoint.tokenizer.get_vocab() != found.tokenizer.get_vocab():
@@ -117,8 +124,7 @@ def load_assistant(options: ModelOptions, checkpoint: Checkpoint) -> Assistant:
             f"`assistant={options.assistant}` has another vocabulary than {checkpoint.name}: take a smaller model of "
             "its family"
         )
-    weights = checkpoint.weights
-    return Assistant(found, weights.acceptance if isinstance(weights, SparseWeights) else None)
+    return found
 
 
 def require_one(rows: int) -> None:

@@ -94,14 +94,16 @@ class MiniBatches:
         return output
 
     def run_joined(self, batches: Sequence[Batch], parts: Sequence[RowsOf], run: Run) -> Any:
-        """As `run`, for a decode step of several batches with one row each; the caller undoes one that fails."""
-        rows = len(parts)
-        count = self._count_for(rows, 1) if any(one.placement.drives_attend for one in batches) else 1
+        """As `run`, for the next tokens of several batches with one row each, whose tokens are rows of the call; the
+        caller undoes a call that fails.
+        """
+        count = self._count_for(len(parts), 1) if any(one.placement.drives_attend for one in batches) else 1
         if count is None:
-            return self._measured(rows, batches, partial(run, PartsCache(parts, alike=False)))
+            return self._measured(len(parts), batches, partial(run, PartsCache(parts, alike=False)))
         if count == 1:
             return run(PartsCache(parts, alike=False))
-        return self._in_turns([parts[share] for share in _shares(rows, count)], run, rows)
+        rows = parts[-1][0].stop
+        return self._in_turns([parts[share] for share in _shares(len(parts), count)], run, rows)
 
     def close(self) -> None:
         """End the threads."""

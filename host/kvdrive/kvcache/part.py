@@ -53,8 +53,9 @@ class Part:
     """The rows `sequences` in all layers that are on drives. `opens` makes sequences for rows of so many KV heads.
 
     `removed`: tokens that are gone from behind the first group. `lost`: why the tokens cannot be used any more.
-    `in_prompt`: the next call goes on with a prompt whose first part is here. Who computes a prompt in parts sets it;
-    attention in the later parts is then on the host as well, where the rows can be read.
+    `unverified`: newest tokens that may be removed again: they are not saved. `in_prompt`: the next call goes on with a
+    prompt whose first part is here. Who computes a prompt in parts sets it; attention in the later parts is then on the
+    host as well, where the rows can be read.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Part:
         self.writeback = Writeback(shared.backing.spill, self.sequences, transfers, shared.backing.xcache)
         self.removed = 0
         self.lost: str | None = None
+        self.unverified = 0
         self.in_prompt = False
 
     def update(self, layer: StoredLayer, keys: torch.Tensor, values: torch.Tensor, inputs: Inputs | None = None) -> int:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 
+import numpy as np
 import torch
 from transformers.cache_utils import Cache
 
@@ -29,8 +30,9 @@ Tensors = tuple[torch.Tensor, torch.Tensor]
 class PartsLayer(AttachedLayer):
     """One layer of `parts`, each with its rows of the call. Other rows are computed in vain: their answers are 0.
 
-    `alike`: all parts have equally many tokens, so that a mask fits all of them. `meanwhile`: called when the queries
-    are with the drives.
+    `alike`: the parts are rows of one batch, with equally many tokens, so that a mask fits all of them. Otherwise each
+    is a sequence of its own, and its rows of the call, of one token each, are its next tokens. `meanwhile`: called when
+    the queries are with the drives.
     """
 
     def __init__(self, parts: Sequence[tuple[slice, RowsLayer]], alike: bool, meanwhile: Meanwhile | None) -> None:
@@ -46,9 +48,31 @@ class PartsLayer(AttachedLayer):
     ) -> tuple[KvHandle, KvHandle]:
         """Give each part its K and V of [rows, heads, tokens, d]. Raises what `Part.update` raises."""
         inputs = self._inputs()
-        self._given = [_given(view, key_states[rows], value_states[rows], inputs, rows) for rows, view in self._parts]
+        self._given = [
+            self._given_by(view, self._own(key_states, rows), self._own(value_states, rows), inputs, rows)
+            for rows, view in self._parts
+        ]
         handle = KvHandle(self, self.get_seq_length() - key_states.shape[2], key_states, value_states)
         return handle, handle
+
+    def _own(self, states: torch.Tensor, rows: slice) -> torch.Tensor:
+        """A part's share of a call's [rows, heads, tokens, d]."""
+        own = states[rows]
+        return own if self._alike else own.transpose(0, 2).contiguous()
+
+    def _given_by(
+        self, view: RowsLayer, k: torch.Tensor, v: torch.Tensor, inputs: Inputs | None, rows: slice
+    ) -> KvHandle | Tensors:
+        """What a part gives for its new K and V: the handle of its drives, or all of its K and V in memory."""
+        mine = None
+        if inputs is not None:
+            x, positions = inputs
+            x, positions = x[rows], positions if len(positions) == 1 else positions[rows]
+            if not self._alike:
+                x, positions = x.transpose(0, 1), np.broadcast_to(positions.T, (1, len(x)))
+            mine = x, positions
+        found, values = view.update(k, v, inputs=mine)
+        return found if isinstance(found, KvHandle) else (found, values)
 
     def _inputs(self) -> Inputs | None:
         """The call's inputs, for X-cache; None without it."""
@@ -68,7 +92,8 @@ class PartsLayer(AttachedLayer):
             if isinstance(given, KvHandle):
                 assert isinstance(view, DriveLayer)
                 mask = call.mask if call.mask is None or len(call.mask) == 1 else call.mask[rows]
-                asked.append((rows, view.queries(replace(call, handle=given, query=call.query[rows], mask=mask))))
+                own = replace(call, handle=given, query=self._own(call.query, rows), mask=mask)
+                asked.append((rows, view.queries(own)))
             else:
                 held.append((rows, given))
         meanwhile = partial(self._attend_in_memory, call, held, out) if held else self._meanwhile
@@ -77,13 +102,19 @@ class PartsLayer(AttachedLayer):
         elif meanwhile is not None:
             meanwhile()
         for rows, queries in asked:
-            out[rows] = queries.answers(call.query)
+            answers = queries.answers(call.query)
+            out[rows] = answers if self._alike else answers.transpose(0, 1)
         return out
 
     def _attend_in_memory(self, call: LayerCall, held: list[tuple[slice, Tensors]], out: torch.Tensor) -> None:
         assert call.in_memory is not None
         for rows, (k, v) in held:
-            out[rows] = call.in_memory(call.query[rows], k, v)
+            if self._alike:
+                out[rows] = call.in_memory(call.query[rows], k, v)
+                continue
+            for row in range(rows.start, rows.stop):  # each token sees those before it
+                end = k.shape[2] - (rows.stop - 1 - row)
+                out[row : row + 1] = call.in_memory(call.query[row : row + 1], k[:, :, :end], v[:, :, :end])
         if self._meanwhile is not None:
             self._meanwhile()
 
@@ -106,13 +137,3 @@ class PartsCache(Cache):  # type: ignore[misc]
         super().__init__(
             layers=[PartsLayer(list(zip(rows, views, strict=True)), alike, meanwhile) for views in of_layers]
         )
-
-
-def _given(view: RowsLayer, k: torch.Tensor, v: torch.Tensor, inputs: Inputs | None, rows: slice) -> KvHandle | Tensors:
-    """What a part gives for its new K and V: the handle of its drives, or all of its K and V in memory."""
-    mine = None
-    if inputs is not None:
-        x, positions = inputs
-        mine = x[rows], positions if len(positions) == 1 else positions[rows]
-    found, values = view.update(k, v, inputs=mine)
-    return found if isinstance(found, KvHandle) else (found, values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from kvdrive import abi
 from kvdrive.errors import UnsupportedError
 
+TOKENS_AT_ONCE = 8  # of a call of the model, that share a command at most
 HIDDEN = -(2**31)  # the score of an inline token that a query does not see: its probability is 0
 LOWEST_MAX = (HIDDEN >> abi.SCORE_FRACTION_BITS) + abi.P_FRACTION_BITS + 2  # with a maximum from here on
 
@@ -38,13 +40,21 @@ class Seen:
 
 
 def blocks(new_tokens: int, group: int, together: bool) -> Iterator[range]:
-    """Split a call's tokens into parts that share a command, each as large as a kernel's largest group allows."""
-    sizes = range(1, abi.MAX_GROUP // group + 1) if together else [1]
+    """Split a call's tokens into parts that share a command, and so a read of K and V: up to TOKENS_AT_ONCE of them, as
+    far as a command takes so many query heads for each KV head.
+    """
+    sizes = _sizes(group) if together else (1,)
     first = 0
     while first < new_tokens:
         size = max((size for size in sizes if size <= new_tokens - first), default=1)
         yield range(first, first + size)
         first += size
+
+
+@cache
+def _sizes(group: int) -> tuple[int, ...]:
+    """How many tokens may share a command."""
+    return tuple(size for size in range(1, TOKENS_AT_ONCE + 1) if size * group in abi.COMMAND_GROUPS)
 
 
 def seen_by(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Several
 from mmap import mmap
 from types import TracebackType
@@ -48,25 +48,35 @@ class Context:
         self._arrays = Arrays(parameters.n_batch, count)
         self.sequences = [Sequence(self, number) for number in range(count)]
 
-    def step(self, sequences: Several[Sequence], tokens: Several[int]) -> Logits:
-        """Compute a token of each of several sequences in one call. Returns the logits behind them, [sequences,
-        vocabulary].
+    def step(self, sequences: Several[Sequence], tokens: Several[Several[int]]) -> Logits:
+        """Compute the next tokens of each of several sequences, one or more, in one call, or in few where they are
+        many. Returns the logits behind all of them in their order, [tokens, vocabulary].
 
         Raises UnsupportedError for a sequence that is full, TargetError where a drive failed; all sequences are as they
         were then.
         """
-        for one in sequences:
-            one.require_room(1)
-        parts = [Part(one.number, len(one.tokens), [token]) for one, token in zip(sequences, tokens, strict=True)]
+        for one, own in zip(sequences, tokens, strict=True):
+            one.require_room(len(own))
+        parts = [Part(one.number, len(one.tokens), own) for one, own in zip(sequences, tokens, strict=True)]
         try:
-            logits = self.decode(parts, every=True)
+            logits = np.concatenate([self.decode(call, every=True) for call in self._calls(parts)])
         except BaseException:
             for one in sequences:
                 one.truncate(len(one.tokens))
             raise
-        for one, token in zip(sequences, tokens, strict=True):
-            one.tokens.append(token)
+        for one, own in zip(sequences, tokens, strict=True):
+            one.tokens += own
         return logits
+
+    def _calls(self, parts: Several[Part]) -> Iterator[list[Part]]:
+        """The parts of each call of `decode`: as many as it takes."""
+        call: list[Part] = []
+        for part in parts:
+            if sum(len(one.ids) for one in call) + len(part.ids) > self.tokens_at_once:
+                yield call
+                call = []
+            call.append(part)
+        yield call
 
     def decode(self, parts: Several[Part], *, every: bool) -> Logits:
         """Compute parts of different sequences. Returns the logits behind `every` token, or behind the last one.

@@ -87,9 +87,18 @@ class LlamaEngine:
         found = self._called(lambda: sequence.sequence.extend(tokens, every=kept > 1))
         return torch.from_numpy(found[-kept:] if kept > 1 else found[None])
 
-    def step(self, sequences: Several[RunningSequence], tokens: Several[int]) -> tuple[torch.Tensor, list[int]]:
+    def step(
+        self, sequences: Several[RunningSequence], tokens: Several[Several[int]]
+    ) -> tuple[torch.Tensor, list[int]]:
         several = [one.sequence for one in sequences]
         return torch.from_numpy(self._called(lambda: self._context.step(several, tokens))), []
+
+    def verified(self, sequence: RunningSequence, rejected: int) -> None:
+        if rejected:
+            left = sequence.computed - rejected
+            sequence.sequence.truncate(left)
+            if sequence.computed != left:
+                raise ComputeError("llama.cpp cannot remove drafted tokens of this model: leave `lookup` out")
 
     def strategy(self, sequence: RunningSequence) -> None:
         """What `begin` said stays true."""

@@ -14,7 +14,6 @@ from kvdrive.llama import libraries
 from kvdrive.llama.choice import file_of
 from kvdrive.llama.model import Model, Settings
 from kvdrive.llama.options import drive_variables, require_served
-from kvdrive.targets.addresses import is_address
 from kvdrive.targets.opening import drive_folder
 
 
@@ -25,8 +24,7 @@ def open_model(config: RunConfig, typed: Collection[str] = ()) -> Iterator[Model
     Raises InputError, UnsupportedError, TargetError.
     """
     require_served(config, typed)
-    if not is_address(config.target.target):
-        resolve(config.changed(target="cpu"))  # the plugin's drive is a file's own disk
+    resolve(config.changed(target="cpu"))  # the plugin's drive is a file's own disk, or that of a server
     file, found = file_of(config.model.model), libraries.find()
     threads = config.target.threads or os.cpu_count() or 1
     config = config.changed(threads=threads)

@@ -28,6 +28,7 @@ _SERVED: dict[str, Callable[[Any], bool]] = {
     "on_failure": lambda value: value == "raise",
     "overflow": lambda value: value == "error",
     "context": lambda value: True,
+    "lookup": lambda value: True,  # of a server
     "engine": lambda value: value == "fast",
     "threads": lambda value: True,
     "folder": lambda value: True,

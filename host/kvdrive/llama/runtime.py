@@ -13,6 +13,7 @@ from kvdrive.llama.model import Model
 from kvdrive.llama.opening import open_model, room_of
 from kvdrive.llama.tokenizer import GgufTokenizer
 from kvdrive.prefix.options import SessionOptions
+from kvdrive.server.drafts import looked_up
 from kvdrive.server.jobs import Limits
 
 _SPARE = 2  # extra capacity for partly filled pages and collection
@@ -47,6 +48,7 @@ class LlamaRuntime:
         if running > MOST_SEQUENCES:
             raise InputError(f"llama.cpp computes {MOST_SEQUENCES} sequences at a time, not {running}: ask for fewer")
         self._config, self._sessions = config, sessions
+        self.drafts = looked_up(config.drafting.lookup)
         with ExitStack() as opened:
             model = opened.enter_context(open_model(config, typed))
             self.model = LlamaModel(model, _bytes_per_token(model), opened.pop_all())

@@ -50,7 +50,7 @@ class Continued:
             yield from self._ended()
             if self._running:
                 several = [one.sequence for one in self._running]
-                logits = self._context.step(several, [one.tokens[-1] for one in self._running])
+                logits = self._context.step(several, [one.tokens[-1:] for one in self._running])
                 for one, row in zip(self._running, logits, strict=True):
                     self._take(one, row, on_token)
                 yield from self._ended()

@@ -128,14 +128,24 @@ class Attachment:
         """The reason why `step_together` cannot take `cache`; None if it can."""
         return self._batching.refusal(cache.batch)
 
-    def step_together(self, caches: Sequence[HfCache], ids: torch.Tensor) -> tuple[torch.Tensor, list[int]]:
-        """One decode step of several caches in one call of the model: ids int64 [rows] -> logits [rows, vocabulary].
+    def step_together(self, caches: Sequence[HfCache], ids: Sequence[Sequence[int]]) -> tuple[torch.Tensor, list[int]]:
+        """The next tokens of several caches, one or more of each, in one call of the model. Returns the logits behind
+        each token, in this order: [tokens, vocabulary].
 
-        Each cache holds one sequence. A call that fails is undone in all caches, and raises its error. Also returns
-        the rows for which only the end of the call failed: it was undone for them, and their logits mean nothing. What
-        failed can be repeated with one cache at a time, where lost data is recomputed.
+        Each cache holds one sequence. Of several tokens, all but the first are drafted: `verified` follows. A call that
+        fails is undone in all caches, and raises its error. Also returns the numbers of the caches for which only the
+        end of the call failed: it was undone for them, and their logits mean nothing. What failed can be repeated with
+        one cache at a time, where lost data is recomputed.
         """
         return self._batching.step([cache.batch for cache in caches], ids)
+
+    def verified(self, cache: HfCache, rejected: int) -> None:
+        """Remove the last `rejected` tokens of the last step of `cache`. The others may be saved from now on.
+
+        Raises CommandError, TargetError.
+        """
+        cache.batch.part.unverified = 0
+        cache.crop(-rejected)
 
     def detach(self) -> None:
         """Give the model its own attention back and empty every cache that is not saved."""

@@ -1,8 +1,13 @@
-"""Decode steps of several sequences in one call of a model (continuous batching)."""
+"""Decode steps of several sequences in one call of a model (continuous batching).
+
+Each token is a row of the call, also where a sequence has several, some of them drafted. So the model masks nothing and
+pads nothing; a sequence's tokens are put together where its K and V are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
@@ -40,14 +45,16 @@ class ContinuousBatching:
             return "the model's rotary positions depend on the longest sequence of a call"
         return None
 
-    def step(self, batches: Sequence[Batch], ids: torch.Tensor) -> tuple[torch.Tensor, list[int]]:
+    def step(self, batches: Sequence[Batch], ids: Sequence[Sequence[int]]) -> tuple[torch.Tensor, list[int]]:
         """See Attachment.step_together."""
-        for row, batch in enumerate(batches):
-            self._calls.begin(batch, {"input_ids": ids[row : row + 1, None]})
+        for batch, own in zip(batches, ids, strict=True):
+            self._calls.begin(batch, {"input_ids": torch.tensor([list(own)])})
         lengths = [batch.length for batch in batches]
-        parts: list[RowsOf] = [(slice(row, row + 1), batch.rows) for row, batch in enumerate(batches)]
-        column = ids.to(self._model.device)[:, None]
-        positions = torch.tensor(lengths, device=column.device)[:, None]
+        rows = [slice(*ends) for ends in pairwise(accumulate(map(len, ids), initial=0))]
+        parts: list[RowsOf] = [(own, batch.rows) for own, batch in zip(rows, batches, strict=True)]
+        column = torch.tensor([token for own in ids for token in own], device=self._model.device)[:, None]
+        places = [length + place for length, own in zip(lengths, ids, strict=True) for place in range(len(own))]
+        positions = torch.tensor(places, device=column.device)[:, None]
 
         def run(past: Cache) -> Any:
             return self._forward.own(input_ids=column, position_ids=positions, past_key_values=past, use_cache=True)
@@ -60,18 +67,20 @@ class ContinuousBatching:
                 _undo(batch, length)
             raise
         failed = []
-        for row, batch in enumerate(batches):
+        for number, (batch, tokens) in enumerate(zip(batches, rows, strict=True)):
+            batch.part.unverified = tokens.stop - tokens.start - 1
             try:
-                batch.called({"input_ids": column[row : row + 1], "position_ids": positions[row : row + 1]})
+                batch.called({"input_ids": column[tokens].T, "position_ids": positions[tokens].T})
             except (CommandError, TargetError):
-                _undo(batch, lengths[row])
-                failed.append(row)
+                _undo(batch, lengths[number])
+                failed.append(number)
         return logits[:, -1].float().cpu(), failed
 
 
 def _undo(batch: Batch, length: int) -> None:
     """An append that failed is remembered: the row's next call, which is alone, raises its error and can repair."""
     failed = batch.transfers.failed()
+    batch.part.unverified = 0
     batch.undo(length)
     if failed:
         batch.transfers.add(0, failed)

@@ -33,7 +33,14 @@ except ImportError as missing:
     raise InputError("lm-eval is not installed: pip install 'kvdrive[eval]'") from missing
 
 
-ALONE = ("model", "device", "assistant", "accepted", "mini_batches")  # said otherwise, or not for single sequences
+ALONE = (
+    "model",
+    "device",
+    "assistant",
+    "lookup",
+    "accepted",
+    "mini_batches",
+)  # said otherwise, or not for single sequences
 OPTIONS = [name for name in named(*GROUPS) if name not in ALONE]
 
 

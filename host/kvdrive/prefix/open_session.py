@@ -103,8 +103,9 @@ class OpenSession:
 
     @property
     def _stored(self) -> int:
-        """Tokens that the drives have in every layer, as far as their numbers are known."""
-        return min(len(self.tokens.held), *(layer.stored for layer in self.batch.drive_layers))
+        """Tokens that the drives have in every layer, as far as they are known and stay."""
+        known = len(self.tokens.held) - self.batch.part.unverified
+        return min(known, *(layer.stored for layer in self.batch.drive_layers))
 
     # ---- what happens to the batch (see Listener) ----
 

@@ -20,6 +20,7 @@ from kvdrive.prefix.index import Index
 from kvdrive.prefix.lookup import Lookup
 from kvdrive.prefix.request import Request
 from kvdrive.prefix.stored import StoredSessions
+from kvdrive.server.drafts import MakeDrafts
 from kvdrive.server.jobs import Limits
 from kvdrive.targets.base import TargetStats
 
@@ -104,7 +105,8 @@ class Engine(Protocol[S]):
     1. lets no sequence read the tokens of another one, except those that `begin` has found of the same tenant;
     2. leaves a sequence as it was where `compute` or `step` raises, so that others go on;
     3. raises TargetError only when the drives are gone: the server ends then. Of all else, one sequence ends;
-    4. keeps tokens of a sequence from `begin` until `put` or `drop`, one of which is called once.
+    4. keeps tokens of a sequence from `begin` until `put` or `drop`, one of which is called once;
+    5. stores no token of a step, in no session, before `verified` where the sequence had several in it.
 
     `store`: the sessions that outlive the process; None: there are none.
     """
@@ -131,9 +133,15 @@ class Engine(Protocol[S]):
         `in_prompt`: the tokens before these are of the same prompt, and were not stored.
         """
 
-    def step(self, sequences: Several[S], tokens: Several[int]) -> tuple[torch.Tensor, list[int]]:
-        """Compute a token of each sequence in one call. Returns logits float32 [sequences, vocabulary], and the rows
-        for which the call failed at its end: it is undone for them, and may be repeated with each alone.
+    def step(self, sequences: Several[S], tokens: Several[Several[int]]) -> tuple[torch.Tensor, list[int]]:
+        """Compute the next tokens of each sequence, one or more, in one call. Returns logits float32 [all of these
+        tokens, vocabulary] in their order, and the numbers of the sequences for which the call failed at its end: it is
+        undone for them, and may be repeated with each alone.
+        """
+
+    def verified(self, sequence: S, rejected: int) -> None:
+        """Remove the last `rejected` tokens of a sequence that had several in the last step; the others stay. Raises
+        CommandError, ComputeError, TargetError.
         """
 
     def strategy(self, sequence: S) -> str | None:
@@ -170,13 +178,16 @@ class Engine(Protocol[S]):
 class Runtime(Protocol):
     """A model that a server has loaded, before its engine is opened.
 
-    `name`: what clients call it, unless the owner names it. `context`: tokens of a prompt with its answer at most.
-    `trims`: older tokens are removed from a longer text. `most_tokens`: those of all sequences together that the drives
-    have room for; None: drives are made as large as it takes.
+    `drafts`: of each sequence, as its options say. `name`: what clients call it, unless the owner names it. `context`:
+    tokens of a prompt with its answer at most. `trims`: older tokens are removed from a longer text. `most_tokens`:
+    those of all sequences together that the drives have room for; None: drives are made as large as it takes.
     """
 
     @property
     def model(self) -> ServedModel: ...
+
+    @property
+    def drafts(self) -> MakeDrafts: ...
 
     @property
     def name(self) -> str: ...

@@ -126,6 +126,11 @@ class Metrics:
         self.prompt_tokens = self._counter("prompt_tokens", "tokens of prompts that were begun")
         self.cached_tokens = self._counter("cached_prompt_tokens", "of those, found on the drive")
         self.new_tokens = self._counter("generated_tokens", "tokens generated")
+        self.drafted = Counter(
+            "kvdrive_drafted_tokens", "tokens drafted, by what drafts", ["by"], registry=self._registry
+        )
+        accepted = "of those, accepted: the model would have chosen them"
+        self.accepted = Counter("kvdrive_accepted_tokens", accepted, ["by"], registry=self._registry)
         self.removed_tokens = self._counter("removed_tokens", "tokens that left because the positions were used up")
         self.first_token = self._histogram("time_to_first_token_seconds", "from the request to its first token")
         self.step = self._histogram("step_seconds", "one decode step of the sequences that share a call of the model")
@@ -147,7 +152,8 @@ class Metrics:
             name: self.value(f"drive_{name}_total") for name in ("host_in_bytes", "host_out_bytes", "read_inside_bytes")
         }
         rate = {"tokens_per_second": self.rate.per_second()}
-        return counts | moved | rate | {"sessions": self.sessions.figures or None}
+        drafts = {"drafted_tokens": _total(self.drafted), "accepted_tokens": _total(self.accepted)}
+        return counts | drafts | moved | rate | {"sessions": self.sessions.figures or None}
 
     def value(self, name: str) -> float:
         """The value of a metric without labels; 0 for one that is not there yet."""
@@ -162,3 +168,9 @@ class Metrics:
 
     def _histogram(self, name: str, text: str, buckets: tuple[float, ...] = _SECONDS) -> Histogram:
         return Histogram(f"kvdrive_{name}", text, buckets=buckets, registry=self._registry)
+
+
+def _total(counter: Counter) -> float:
+    """Over all labels."""
+    samples = [one for family in counter.collect() for one in family.samples]
+    return sum(one.value for one in samples if one.name.endswith("_total"))

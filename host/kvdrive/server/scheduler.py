@@ -15,20 +15,31 @@ from typing import Any, TypeVar
 
 from kvdrive.errors import InputError, TargetError, UnsupportedError
 from kvdrive.prefix.request import Request
+from kvdrive.server.drafts import MakeDrafts, no_drafts
 from kvdrive.server.engine import Engine, SessionStore
 from kvdrive.server.jobs import End, Job, Limits, QueueFull, next_job
 from kvdrive.server.metrics import Metrics
-from kvdrive.server.turns import Running, Turns
+from kvdrive.server.running import Running
+from kvdrive.server.turns import Turns
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 
 class Scheduler:
-    """Serves jobs from `start` to `stop`. `engine` is opened and closed in the scheduler's thread."""
+    """Serves jobs from `start` to `stop`. `engine` is opened and closed in the scheduler's thread. `drafts`: of each
+    sequence.
+    """
 
-    def __init__(self, engine: AbstractContextManager[Engine[Any]], limits: Limits, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        engine: AbstractContextManager[Engine[Any]],
+        limits: Limits,
+        metrics: Metrics,
+        drafts: MakeDrafts = no_drafts,
+    ) -> None:
         self._engine = engine
+        self._drafts = drafts
         self._limits = limits
         self._metrics = metrics
         self._changed = threading.Condition()
@@ -112,7 +123,7 @@ class Scheduler:
     def _serve(self) -> None:
         try:
             with self._engine as engine:
-                turns = self._turns = Turns(engine, self._limits, self._metrics)
+                turns = self._turns = Turns(engine, self._limits, self._metrics, self._drafts)
                 self._update(engine)
                 self._ready.set()
                 while self._admit(engine, turns):

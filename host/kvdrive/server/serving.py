@@ -47,7 +47,7 @@ def run(runtime: Runtime, how: Serving) -> None:
     listening = _bind(*how.address)
     limits, longest = _limits(runtime, how.limits)
     metrics = Metrics()
-    scheduler = Scheduler(runtime.engine(limits), limits, metrics)
+    scheduler = Scheduler(runtime.engine(limits), limits, metrics, runtime.drafts)
     scheduler.start()
     settings = Settings(
         how.name or runtime.name, how.prompt_tokens or longest - 1, longest, how.tenants, how.open_metrics,

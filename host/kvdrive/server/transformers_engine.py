@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 import torch
 
 from kvdrive.config.run import RunConfig
+from kvdrive.errors import UnsupportedError
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.kvcache.hf_cache import HfCache
 from kvdrive.plugins.transformers import Attachment, attach
@@ -81,8 +82,11 @@ class TransformersEngine:
         sequence.cache.batch.part.in_prompt = False  # of the part that is there now
         return output.logits[0, -kept:].float().cpu()
 
-    def step(self, sequences: Several[CachedSequence], tokens: Several[int]) -> tuple[torch.Tensor, list[int]]:
-        return self._attachment.step_together([one.cache for one in sequences], torch.tensor(list(tokens)))
+    def step(self, sequences: Several[CachedSequence], tokens: Several[Several[int]]) -> tuple[torch.Tensor, list[int]]:
+        return self._attachment.step_together([one.cache for one in sequences], tokens)
+
+    def verified(self, sequence: CachedSequence, rejected: int) -> None:
+        self._attachment.verified(sequence.cache, rejected)
 
     def strategy(self, sequence: CachedSequence) -> str | None:
         return self._finished.strategy(sequence.cache)
@@ -133,6 +137,14 @@ def open_engine(
     """
     torch.set_num_threads(threads)  # counts for this thread only
     with drives as opened, attach(checkpoint.model, opened, config=config) as attachment:
+        _require_drafts(attachment, config)
         yield TransformersEngine(
             checkpoint, attachment, opened, finished_in(checkpoint, attachment, config, idle, sessions)
         )
+
+
+def _require_drafts(attachment: Attachment, config: RunConfig) -> None:
+    """Raises UnsupportedError where tokens are to be drafted that the model cannot verify in shared steps."""
+    asked = "assistant" if config.model.assistant else "lookup" if config.drafting.lookup else ""
+    if asked and (reason := attachment.why_alone(attachment.cache())):
+        raise UnsupportedError(f"`{asked}` does not go with this model: {reason}; leave it out")

@@ -10,6 +10,7 @@ from dataclasses import replace
 from kvdrive.config.run import RunConfig
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.prefix.options import SessionOptions
+from kvdrive.server.assistant import drafts_of
 from kvdrive.server.jobs import Limits
 from kvdrive.server.transformers_engine import TransformersEngine, open_engine
 from kvdrive.targets.opening import open_drives
@@ -25,6 +26,7 @@ class TransformersRuntime:
 
     def __init__(self, config: RunConfig, sessions: SessionOptions) -> None:
         self.model: Checkpoint = load_from(config)
+        self.drafts = drafts_of(config, self.model)
         self._config, self._sessions = config, sessions
 
     @property

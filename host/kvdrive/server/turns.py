@@ -2,7 +2,8 @@
 
 A turn is one decode step of every sequence whose prompt is computed, in one call of the model for up to `batch` of
 them, and then one chunk of one prompt. So a long prompt delays the others' tokens by a chunk, not by itself. Sequences
-join and leave between two calls.
+join and leave between two calls. A step gives a sequence its next token, and those behind it that were drafted and that
+it chooses.
 """
 
 from __future__ import annotations
@@ -10,70 +11,38 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from kvdrive.errors import TargetError, UnsupportedError
-from kvdrive.generation.sampling import choose
 from kvdrive.nvme.errors import CommandError
 from kvdrive.server.chances import Chances
+from kvdrive.server.drafts import MakeDrafts, no_drafts
 from kvdrive.server.engine import Engine
-from kvdrive.server.engine import Sequence as Computed
 from kvdrive.server.grammar import GrammarError
-from kvdrive.server.jobs import End, Job, Limits, Prompt, Token
+from kvdrive.server.jobs import End, Job, Limits, Prompt
 from kvdrive.server.metrics import Metrics
+from kvdrive.server.running import Running
 
 log = logging.getLogger(__name__)
 _SCORED = 64  # tokens of a prompt whose logits are in memory at the same time
 
 
-@dataclass(eq=False)
-class Running:
-    """A sequence in generation. `tokens`: its prompt and what came behind it; `cached` of them were on the drive.
-
-    `shares`: its decode steps may share calls of the model.
-    """
-
-    job: Job
-    sequence: Computed
-    cached: int
-    resume: str
-    tokens: list[int]
-    generator: torch.Generator
-    shares: bool
-    removed_before: int = field(default=0)
-    last_logits: torch.Tensor | None = None  # of a prompt whose tokens are scored, behind its last computed token
-
-    @property
-    def computed(self) -> int:
-        """Tokens that were computed, those included that have left the sequence."""
-        return self.sequence.computed
-
-    @property
-    def held(self) -> int:
-        """Tokens of it that are on the drives or in flight."""
-        return self.computed - self.sequence.removed
-
-    @property
-    def in_prompt(self) -> bool:
-        """True until the prompt's last chunk is computed."""
-        return len(self.tokens) == len(self.job.prompt)
-
-
 class Turns:
     """Begins, advances and ends sequences of `engine`. `slots`: the session that each tenant saved last on each slot.
+    `drafts`: of each sequence.
 
     All methods are for the scheduler's thread.
     """
 
-    def __init__(self, engine: Engine[Any], limits: Limits, metrics: Metrics) -> None:
+    def __init__(self, engine: Engine[Any], limits: Limits, metrics: Metrics, drafts: MakeDrafts = no_drafts) -> None:
         self.running: list[Running] = []
         self.slots: dict[tuple[str, int], int] = {}
         self._engine = engine
         self._limits = limits
         self._metrics = metrics
+        self._drafts = drafts
         self._said = min(limits.batch, limits.running) == 1
 
     @property
@@ -94,8 +63,17 @@ class Turns:
             log.warning("sequences do not share decode steps: %s", alone)
             self._said = True
         generator = torch.Generator().manual_seed(job.sampling.seed)
-        running = Running(job, sequence, cached, begun.resume, list(job.prompt), generator, not alone)
-        running.removed_before = sequence.removed
+        running = Running(
+            job,
+            sequence,
+            cached,
+            begun.resume,
+            list(job.prompt),
+            generator,
+            not alone,
+            self._drafts(),
+            sequence.removed,
+        )
         self.running.append(running)
 
     def turn(self) -> None:
@@ -121,21 +99,22 @@ class Turns:
         """One decode step of each, in one call if there are several."""
         began = time.perf_counter()
         self._metrics.batch.observe(len(several))
-        alone = list(several)
-        if len(several) > 1:
-            alone = self._together(several)
+        alone, drafted = list(several), [running.draft() for running in several]
+        if len(several) > 1 or drafted[0]:
+            alone = self._together(several, drafted)
         for running in alone:
             logits = self._call(running, [running.tokens[-1]])
             if logits is not None:
                 self._take(running, logits)
         self._metrics.step.observe(time.perf_counter() - began)
 
-    def _together(self, several: Sequence[Running]) -> list[Running]:
-        """Advance all in one call. Returns those to advance alone, where each error is attributed to its sequence.
+    def _together(self, several: Sequence[Running], drafted: Sequence[list[int]]) -> list[Running]:
+        """Advance all in one call, which also verifies what was drafted. Returns those to advance alone, where each
+        error is attributed to its sequence.
 
         A call that is not supported is not tried again.
         """
-        tokens = [running.tokens[-1] for running in several]
+        tokens = [[running.tokens[-1], *more] for running, more in zip(several, drafted, strict=True)]
         try:
             logits, failed = self._engine.step([running.sequence for running in several], tokens)
         except Exception as error:
@@ -144,10 +123,11 @@ class Turns:
             log.warning("a decode step of %d sequences is repeated one by one: %s", len(several), error)
             self._metrics.repeated.inc()
             return list(several)
-        for row, running in enumerate(several):
-            if row not in failed:
-                self._take(running, logits[row : row + 1])
-        return [several[row] for row in failed]
+        of_each = logits.split([len(own) for own in tokens])
+        for number, (running, own, more) in enumerate(zip(several, of_each, drafted, strict=True)):
+            if number not in failed:
+                self._take(running, own, more)
+        return [several[number] for number in failed]
 
     def _prefill(self, running: Running) -> None:
         """Compute the next chunk of a prompt; behind its last one, choose the first token. Prompts take turns."""
@@ -205,42 +185,54 @@ class Turns:
         except TargetError:
             raise
         except Exception as error:
-            log.warning("a generation failed: %s", error)
-            self.running.remove(running)
-            self._engine.drop(running.sequence)
-            running.job.tell(End(error))
+            self._fail(running, error)
             return None
 
-    def _take(self, running: Running, logits: torch.Tensor) -> None:
-        """Choose the next token and tell the client; after the last one, the sequence ends."""
-        try:
-            token = self._next(running, logits)
-        except Exception as error:  # nothing of it touches the drive or another sequence
-            if not isinstance(error, GrammarError):
-                log.warning("a token could not be chosen: %s", error)
+    def _take(self, running: Running, logits: torch.Tensor, drafted: Sequence[int] = ()) -> None:
+        """Choose tokens from logits [1 or more, vocabulary] and tell the client: the next one, and each one behind it
+        as long as they are those that were drafted. After the last one, the sequence ends.
+        """
+        accepted, ends, error = 0, False, None
+        for row, expected in zip(logits.split(1), [*drafted, None], strict=True):
+            try:
+                token = running.next(row)
+            except Exception as reason:  # nothing of it touches the drive or another sequence
+                if not isinstance(reason, GrammarError):
+                    log.warning("a token could not be chosen: %s", reason)
+                ends, error = True, reason
+                break
+            running.tokens.append(token.number)
+            self._metrics.new_tokens.inc()
+            self._metrics.rate.add(1)
+            running.job.tell(token)
+            ends = running.is_last(token)
+            if ends or token.number != expected:
+                break
+            accepted += 1
+        if (not drafted or self._verified(running, accepted, len(drafted))) and ends:
             self._end(running, error)
-            return
-        running.tokens.append(token.number)
-        self._metrics.new_tokens.inc()
-        self._metrics.rate.add(1)
-        running.job.tell(token)
-        if token.ends or token.completes or len(running.tokens) == running.job.most_tokens:
-            self._end(running)
 
-    def _next(self, running: Running, logits: torch.Tensor) -> Token:
-        """The next token, as the request wants it. Raises GrammarError."""
-        job, grammar = running.job, running.job.grammar
-        prompt = len(job.prompt)
-        wanted = job.rules.applied(logits, job.prompt, running.tokens[prompt:])
-        if grammar:
-            wanted = grammar.restrict(wanted)
-        token = int(choose(wanted, job.sampling, running.generator)[0])
-        ends = token in job.rules.ends
-        if grammar and not ends:
-            grammar.take(token)
-        chances = None if job.chances is None else Chances.of(logits, token, job.chances)
-        completes = grammar is not None and not ends and grammar.complete
-        return Token(token, ends, completes, chances)
+    def _verified(self, running: Running, accepted: int, drafted: int) -> bool:
+        """Let the sequence forget the drafted tokens that were not accepted. False if that failed: it has ended."""
+        if running.drafts is not None:
+            running.drafts.seen(accepted, drafted)
+            self._metrics.drafted.labels(running.drafts.kind).inc(drafted)
+            self._metrics.accepted.labels(running.drafts.kind).inc(accepted)
+        try:
+            self._engine.verified(running.sequence, drafted - accepted)
+        except TargetError:
+            raise
+        except Exception as error:
+            self._fail(running, error)
+            return False
+        return True
+
+    def _fail(self, running: Running, error: Exception) -> None:
+        """A sequence cannot go on."""
+        log.warning("a generation failed: %s", error)
+        self.running.remove(running)
+        self._engine.drop(running.sequence)
+        running.job.tell(End(error))
 
     def _end(self, running: Running, error: Exception | None = None) -> None:
         """Save what was computed, and end the sequence."""

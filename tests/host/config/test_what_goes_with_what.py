@@ -57,6 +57,7 @@ PARTS = {
     "sessions": {"sessions": True},
     "mini_batches": {"mini_batches": 2},
     "assistant": {"assistant": "mini_relu"},
+    "lookup": {"lookup": 3},
     "dtype=int8": {"dtype": "int8"},
     "device": {"device": "cuda"},
     "weights=flash": {"weights": "flash", "weights_file": "FILE", "weights_memory": Fraction(9, 10)},
@@ -105,7 +106,7 @@ WITH = {  # what a part needs, where the pair does not say otherwise
 MISSING = {"device": "a GPU", "target=smartssd": "a SmartSSD", "image": "a SmartSSD"}  # on most machines
 FAST = set(PARTS) - {  # these have the abilities of others, so pairs with them run in `make test-full`
     *("attention=auto", "attention=sparf", "attention=sparq", "attention=local"),
-    *("kv_format=int4", "kv_format=fp8", "ffn=predictor", "ffn=fatrelu:SHARE", "weights_file"),
+    *("lookup", "kv_format=int4", "kv_format=fp8", "ffn=predictor", "ffn=fatrelu:SHARE", "weights_file"),
 }
 ANSWERS = {"attention", "kv_format", "overflow", "ffn", "dtype"}  # may change an answer. Where K and V are rounded,
 # so does `active`: a first call in memory attends to rounded numbers, one on drives to its own.

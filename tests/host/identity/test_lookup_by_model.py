@@ -155,10 +155,10 @@ def test_steps_of_several_sequences_notice_a_change(target, caplog):
         caches = [attached.sessions.cache(prompts(1, 70, seed=seed)) for seed in (4, 5)]
         for seed, cache in zip((4, 5), caches, strict=True):
             model(prompts(1, 70, seed=seed), past_key_values=cache)
-        attached.step_together(caches, torch.tensor([3, 4]))
+        attached.step_together(caches, [[3], [4]])
         assert not caplog.messages
         model.lm_head.register_forward_pre_hook(lambda module, inputs: (inputs[0] * 2,))
-        attached.step_together(caches, torch.tensor([3, 4]))
+        attached.step_together(caches, [[3], [4]])
         assert caplog.text.count("the model has changed since the sequence began") == 2
 
 

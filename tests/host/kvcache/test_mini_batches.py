@@ -216,7 +216,7 @@ def test_sequences_of_a_shared_step_are_mini_batches(target, monkeypatch):
                 patch.setattr(
                     DriveLayer, "queries", lambda self, call: threads.add(threading.get_ident()) or right(self, call)
                 )
-                joined = [attached.step_together(caches, ids) for ids in steps.T]
+                joined = [attached.step_together(caches, ids[:, None].tolist()) for ids in steps.T]
         assert all(failed == [] for _, failed in joined)
         found[count] = torch.stack([logits for logits, _ in joined])
     assert torch.equal(found[1], found[3])

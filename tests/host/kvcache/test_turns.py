@@ -83,10 +83,14 @@ def test_scores_so_low_that_hidden_tokens_would_count_are_asked_one_by_one(targe
 
 
 def test_a_block_is_as_large_as_an_engine_takes():
-    assert [list(part) for part in blocks(7, 2, together=True)] == [[0, 1, 2, 3], [4, 5, 6]]
+    assert [list(part) for part in blocks(11, 2, together=True)] == [[*range(8)], [8, 9, 10]]
     assert [len(part) for part in blocks(19, 1, together=True)] == [8, 8, 3]
-    assert [len(part) for part in blocks(3, 5, together=True)] == [1, 1, 1]
-    assert all(len(part) * 4 in abi.GROUP_SIZES for part in blocks(9, 4, together=True))
+    assert [len(part) for part in blocks(7, 5, together=True)] == [3, 3, 1]
+    assert [len(part) for part in blocks(8, 3, together=True)] == [8]
+    for group in (1, 2, 3, 4, 5, 7, 8, 12, 16, 64, 128):
+        parts = list(blocks(9, group, together=True))
+        assert [token for part in parts for token in part] == [*range(9)]
+        assert all(len(part) * group in abi.COMMAND_GROUPS for part in parts)
 
 
 def test_what_a_block_sees():

@@ -160,8 +160,13 @@ def test_later_parts_of_a_prompt_attend_to_what_is_rebuilt(target, share):
 
 @pytest.mark.parametrize("name", ["opt", "llama", "qwen3"])
 def test_sequences_of_their_own_share_decode_steps(target, name):
-    """Each second sequence is stored as X; all have the bits that the same step has without X-cache."""
-    model, steps = model_of(name), [prompts(1, 4, seed=50 + step)[0] for step in range(9)]
+    """Each second sequence is stored as X; all have the bits that the same step has without X-cache, some with several
+    tokens of a sequence.
+    """
+    model = model_of(name)
+    steps = [
+        [prompts(1, 1 + (row + step) % 3, seed=4 * step + row)[0].tolist() for row in range(4)] for step in range(9)
+    ]
 
     def run(share):
         with attach(model, target, spill=4, xcache=share) as attached, torch.no_grad():
@@ -172,7 +177,7 @@ def test_sequences_of_their_own_share_decode_steps(target, name):
             as_inputs = [isinstance(cache.batch.sequences[0], InputSequence) for cache in caches]
             found = [attached.step_together(caches, ids) for ids in steps]
             assert all(failed == [] for _, failed in found)
-            return torch.stack([logits for logits, _ in found]), as_inputs
+            return torch.cat([logits for logits, _ in found]), as_inputs
 
     wanted, none = run(0.0)
     found, half = run(0.5)

@@ -45,7 +45,7 @@ def test_a_shared_step_has_the_logits_of_single_ones(family, target):
         for step in range(17):  # across write-backs
             ids = prompts(1, len(LENGTHS), seed=100 + step)[0]
             expected = step_alone(model, single, ids).float()
-            found, failed = attached.step_together(joined, ids)
+            found, failed = attached.step_together(joined, ids[:, None].tolist())
             assert failed == []
             torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
     assert [cache.get_seq_length() for cache in joined] == [0, 0, 0]  # detached
@@ -59,10 +59,32 @@ def test_rows_continue_alone_and_in_other_company(target):
             rows = [row for row in range(3) if (step + row) % 3 or step % 4 == 0]
             ids = prompts(1, len(rows), seed=step)[0]
             expected = step_alone(model, [single[row] for row in rows], ids).float()
-            found, _ = attached.step_together([joined[row] for row in rows], ids)
+            found, _ = attached.step_together([joined[row] for row in rows], ids[:, None].tolist())
             torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
         for one, other in zip(single, joined, strict=True):
             assert torch.equal(one.batch.token_ids(), other.batch.token_ids())
+
+
+@pytest.mark.parametrize("options", [{}, {"spill": 1}, {"active": "memory"}, {"mini_batches": 2}])
+def test_several_tokens_of_a_row_have_the_logits_of_single_steps(target, options):
+    """Some are taken back, and what is computed behind the others is as if they had never been there."""
+    model = random_model(CONFIGS["llama"]).double()
+    with attach(model, target, **options) as attached:
+        single, joined = fill(attached, model), fill(attached, model)
+        for step in range(14):  # across write-backs
+            counts = [1 + (step + row) % 8 for row in range(3)]
+            ids = [prompts(1, count, seed=10 * step + count)[0].tolist() for count in counts]
+            found, failed = attached.step_together(joined, ids)
+            assert failed == []
+            for cache, own, rows, other in zip(joined, ids, found.split(counts), single, strict=True):
+                kept = 1 + len(own) // 2
+                attached.verified(cache, len(own) - kept)
+                for token, row in zip(own[:kept], rows, strict=False):
+                    (expected,) = step_alone(model, [other], torch.tensor([token])).float()
+                    torch.testing.assert_close(row, expected, rtol=0, atol=1e-5)
+        for one, other in zip(single, joined, strict=True):
+            assert torch.equal(one.batch.token_ids(), other.batch.token_ids())
+            assert one.get_seq_length() == other.get_seq_length()
 
 
 def test_rows_in_memory_share_steps_with_rows_on_drives(target):
@@ -82,7 +104,7 @@ def test_rows_in_memory_share_steps_with_rows_on_drives(target):
         for step in range(20):  # across write-backs
             ids = prompts(1, 4, seed=100 + step)[0]
             expected = step_alone(model, single, ids).float()
-            found, failed = attached.step_together(joined, ids)
+            found, failed = attached.step_together(joined, ids[:, None].tolist())
             assert failed == []
             torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
         for one, other in zip(single, joined, strict=True):
@@ -105,9 +127,9 @@ def test_a_failed_step_is_undone_in_every_row(target, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(DriveLayer, "queries", faulty)
             with pytest.raises(CommandError):
-                attached.step_together(joined, ids)
+                attached.step_together(joined, ids[:, None].tolist())
         assert [cache.get_seq_length() for cache in joined] == list(LENGTHS)
-        found, _ = attached.step_together(joined, ids)
+        found, _ = attached.step_together(joined, ids[:, None].tolist())
         torch.testing.assert_close(found, step_alone(model, single, ids).float(), rtol=0, atol=1e-5)
 
 
@@ -127,12 +149,12 @@ def test_a_failed_append_reaches_its_own_row(target, monkeypatch):
         monkeypatch.setattr(Session, "append", faulty)
         ids = prompts(1, 3, seed=9)[0]
         with pytest.raises(CommandError):  # when 16 tokens of the row are written
-            [attached.step_together(joined, ids) for _ in range(40)]
+            [attached.step_together(joined, ids[:, None].tolist()) for _ in range(40)]
         lengths = [cache.get_seq_length() for cache in joined]
         with pytest.raises(CommandError) as error, torch.no_grad():
             model(ids[:1, None], past_key_values=joined[0])
         assert error.value.status == abi.NvmeStatus.CAPACITY_EXCEEDED
-        attached.step_together(joined[1:], ids[1:])
+        attached.step_together(joined[1:], ids[1:, None].tolist())
         assert [cache.get_seq_length() for cache in joined[1:]] == [length + 1 for length in lengths[1:]]
 
 
@@ -144,7 +166,7 @@ def test_rows_lose_their_oldest_tokens_at_their_own_time(target):
         for step in range(40):
             ids = prompts(1, 3, seed=step)[0]
             expected = step_alone(model, single, ids).float()
-            found, _ = attached.step_together(joined, ids)
+            found, _ = attached.step_together(joined, ids[:, None].tolist())
             torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
         assert [cache.batch.removed > 0 for cache in joined] == [False, True, True]
         assert [cache.batch.removed for cache in joined] == [cache.batch.removed for cache in single]

@@ -1,102 +1,24 @@
 """Sequences that share calls of the model: the same tokens as alone, joining and leaving, long prompts in chunks."""
 
 import logging
-import queue
-import threading
-from collections import defaultdict
 from fractions import Fraction
-from functools import partial
 
 import pytest
-import torch
-from small_models import SMALL, random_model
-from transformers import LlamaConfig, MistralConfig
+from scheduled import LONG, Requests, prompt
+from small_models import SMALL
+from transformers import MistralConfig
 
 from kvdrive.config.run import RunConfig
 from kvdrive.errors import RangeError, UnsupportedError
-from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.generation.rules import Rules
-from kvdrive.generation.sampling import GREEDY, Sampling
+from kvdrive.generation.sampling import Sampling
 from kvdrive.kvcache.budget import MemoryOptions
 from kvdrive.kvcache.on_drives import DriveLayer
 from kvdrive.kvcache.parts import PartsLayer
 from kvdrive.prefix.options import SessionOptions
 from kvdrive.prefix.rates import Rates
-from kvdrive.server.jobs import DeadlinePassed, End, Job, Limits, Token
-from kvdrive.server.metrics import RATE_SECONDS, Metrics, Rate
-from kvdrive.server.scheduler import Scheduler
-from kvdrive.server.transformers_engine import open_engine
-from kvdrive.targets.opening import DriveOptions, open_drives
-
-LONG = SMALL | {"max_position_embeddings": 4096}
-
-
-@pytest.fixture
-def each_row_alone(monkeypatch):
-    """Dense layers whose result for a row does not depend on the other rows."""
-
-    def forward(self, x):
-        rows = [torch.nn.functional.linear(row[None], self.weight, self.bias) for row in x]
-        return torch.cat(rows)
-
-    monkeypatch.setattr(torch.nn.Linear, "forward", forward)
-
-
-class Requests:
-    """A scheduler on a drive in this process. `order` has the name of the request of each new token."""
-
-    def __init__(self, config=None, attention=None, drives=1, sessions=None, **limits):
-        self.model = random_model(config or LlamaConfig(**LONG, num_key_value_heads=2))
-        checkpoint = Checkpoint("tiny", None, self.model, None)
-        opened = open_drives(DriveOptions(drives=drives, capacity_bytes=1 << 26))
-        self.metrics = Metrics()
-        limits = Limits(20_000, **limits)
-        engine = open_engine(checkpoint, opened, attention or RunConfig(), limits.idle, 1, sessions)
-        self.scheduler = Scheduler(engine, limits, self.metrics)
-        self._ends_of_text = checkpoint.stop_ids
-        self.order, self.ends = [], {}
-        self._ends = queue.Queue()
-        self._came = threading.Condition()
-        self.tokens = defaultdict(list)
-
-    def __enter__(self):
-        self.scheduler.start()
-        return self
-
-    def __exit__(self, *error):
-        self.scheduler.stop()
-
-    def ask(self, name, prompt, new_tokens, sampling=GREEDY, **fields):
-        rules = Rules(ends=self._ends_of_text)
-        job = Job(prompt, new_tokens, sampling, partial(self.note, name), **({"rules": rules} | fields))
-        self.scheduler.submit(job)
-        return job
-
-    def note(self, name, event):
-        with self._came:
-            if isinstance(event, Token):
-                self.order.append(name)
-                self.tokens[name].append(event.number)
-            elif isinstance(event, End):
-                self.ends[name] = event
-            self._came.notify()
-
-    def wait(self, ready):
-        with self._came:
-            assert self._came.wait_for(ready, 60)
-
-    def all_of(self, names):
-        self.wait(lambda: all(name in self.ends for name in names))
-        assert all(self.ends[name].error is None for name in names), self.ends
-        return [self.tokens[name] for name in names]
-
-    def metric(self, name):
-        lines = self.metrics.text().decode().splitlines()
-        return sum(float(line.split()[-1]) for line in lines if line.startswith((name + " ", name + "{")))
-
-
-def prompt(tokens, seed):
-    return torch.randint(2, 300, (tokens,), generator=torch.Generator().manual_seed(seed)).tolist()
+from kvdrive.server.jobs import DeadlinePassed
+from kvdrive.server.metrics import RATE_SECONDS, Rate
 
 
 def test_a_token_that_cannot_be_chosen_ends_its_sequence_alone():

@@ -81,6 +81,10 @@ def test_a_conversation_survives_kill_9(serve, checkpoint):
     survives_a_kill(serve, partial(stock, checkpoint))
 
 
+def test_a_conversation_with_drafted_tokens_survives_kill_9(serve, checkpoint):
+    survives_a_kill(partial(serve, "--lookup", 2), partial(stock, checkpoint))
+
+
 def test_a_conversation_of_a_model_with_windows_survives_the_server(serve_here, hybrid_checkpoint):
     server = serve_here(hybrid_checkpoint)
     first, cached, answer = ask(server, LONG, session="talk")
