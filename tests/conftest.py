@@ -1,8 +1,10 @@
-"""What all folders share: the order of the tests, a fixture, a ^C that works, and matrices with the same bits."""
+"""What all folders share: the order of the tests, fixtures, a ^C that works, and matrices with the same bits."""
 
 import functools
+import importlib
 import os
 import signal
+from types import ModuleType
 
 import pytest
 import typer.main
@@ -32,6 +34,18 @@ def verilator() -> None:
         simulate.verilator()
     except simulate.ToolError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def openai() -> ModuleType:
+    """The package of OpenAI's official client. Imported where a test uses it: each worker collects all tests."""
+    return importlib.import_module("openai")
+
+
+@pytest.fixture(scope="session")
+def anthropic() -> ModuleType:
+    """The package of Anthropic's official client, imported as `openai` is."""
+    return importlib.import_module("anthropic")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -3,7 +3,6 @@
 import json
 
 import numpy as np
-import openai
 import pytest
 from agent_requests import TEMPLATE, WEATHER
 from served import PLACES, Servers
@@ -34,7 +33,7 @@ def start(built, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def client(server):
+def client(server, openai):
     with openai.OpenAI(base_url=f"{server.client.base_url}/v1", api_key="none", max_retries=0) as client:
         yield client
 
@@ -111,7 +110,7 @@ def test_an_answer_keeps_to_its_schema(client):
     assert answer.choices[0].finish_reason == "stop"
 
 
-def test_a_model_with_tools_must_call_one(start, tmp_path):
+def test_a_model_with_tools_must_call_one(start, openai, tmp_path):
     import mini_gguf
 
     mini_gguf.write(tmp_path / "tools.gguf", END, TEMPLATE)
@@ -164,7 +163,7 @@ def test_a_client_that_leaves_ends_its_answer(server):
     assert server.complete(prompt=PROMPT, max_tokens=4).json()["usage"]["completion_tokens"] == 4
 
 
-def test_what_does_not_fit_is_refused(client):
+def test_what_does_not_fit_is_refused(client, openai):
     with pytest.raises(openai.BadRequestError, match="takes 2047 at most"):
         client.completions.create(model="tiny", prompt=[5] * 2048, max_tokens=1)
     with pytest.raises(openai.BadRequestError, match="tokens are numbers from 0 to 2047"):

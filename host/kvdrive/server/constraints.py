@@ -29,10 +29,14 @@ def calls_of(tokenizer: Tokenizer, request: ChatRequest) -> AnyFormat | None:
 def grammar_of(grammars: Grammars, request: Request, calls: AnyFormat | None) -> Grammar | None:
     """What the answer keeps to; None: anything may be said. Raises ApiError."""
     try:
-        if request.response_format:
-            return grammars.json(request.response_format.schema_of_answer)
         if calls and request.must_call:
             return grammars.lark(calls.must_call(request.must_call, grammars.marker, several=request.several_calls))
+        schema = request.response_format and request.response_format.schema_of_answer
+        if schema and calls and request.may_call:
+            tools, several = request.may_call, request.several_calls
+            return grammars.lark(calls.may_call(tools, grammars.marker, schema, several=several))
+        if schema:
+            return grammars.json(schema)
     except InputError as error:
         raise ApiError(400, str(error), param=asks_for_grammar(request), code="invalid_value") from error
     return None

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from kvdrive.errors import InputError
 from kvdrive.server.calls import Call, Marker, Tool, json_value, named_call
-from kvdrive.server.grammar import schema_in_lark
+from kvdrive.server.grammar import Schema, schema_in_lark
 
 _CHANNEL, _CONSTRAIN, _MESSAGE, _START = "<|channel|>", "<|constrain|>", "<|message|>", "<|start|>"
 _ENDS = ("<|end|>", "<|call|>", "<|return|>")
@@ -18,6 +19,7 @@ _MARKERS = (_CHANNEL, _CONSTRAIN, _MESSAGE, _START, *_ENDS)
 _RECIPIENT = re.compile(r"to=functions\.(\S+)")
 _THOUGHTS = "analysis"  # not for users
 _BETWEEN = "\n\n"  # two messages that are said
+NO_CHOICE = "this model's calls cannot be told from JSON: send response_format only where tool_choice is none"
 
 
 class Harmony:
@@ -36,6 +38,10 @@ class Harmony:
             for number, tool in enumerate(tools)
         ]
         return "\n".join([f"start: {' | '.join(f'call_{number}' for number in range(len(tools)))}", *calls])
+
+    def may_call(self, tools: Sequence[Tool], marker: Marker, schema: Schema, *, several: bool) -> str:
+        """Raises InputError."""
+        raise InputError(NO_CHOICE)
 
 
 class HarmonyReader:

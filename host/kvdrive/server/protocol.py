@@ -309,6 +309,11 @@ class Request(Fields):
         return []
 
     @property
+    def may_call(self) -> list[Tool]:
+        """The tools of which the answer may call some."""
+        return []
+
+    @property
     def several_calls(self) -> bool:
         """True if the answer may have more than one call."""
         return False
@@ -469,8 +474,6 @@ class ChatRequest(Request):
             refuse("tool_choice goes with tools: send some, or leave it out", "tool_choice")
         if self.tool_choice not in (None, "none", "auto", "required", *(f":{name}" for name in names)):
             refuse("tool_choice names a tool that is not in tools", "tool_choice")
-        if self.response_format and self.offered:
-            refuse("response_format goes with tools only where tool_choice is none", "response_format")
         if self.must_call and self.min_tokens:
             refuse("min_tokens cannot be kept to where a call ends an answer: leave one of them out", "min_tokens")
         if self.top_logprobs and not self.logprobs:
@@ -488,6 +491,11 @@ class ChatRequest(Request):
         if self.tool_choice in (None, "none", "auto"):
             return []
         return [one.tool for one in self.offered if self.tool_choice in ("required", f":{one.function.name}")]
+
+    @property
+    def may_call(self) -> list[Tool]:
+        """See Request."""
+        return [one.tool for one in self.offered]
 
     @property
     def several_calls(self) -> bool:

@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 from kvdrive.errors import InputError
 from kvdrive.server.calls import Call, Marker, Parse, Tool, json_value, named_call
 from kvdrive.server.gemma_calls import gemma_calls
-from kvdrive.server.grammar import schema_in_lark
-from kvdrive.server.harmony import Harmony
+from kvdrive.server.grammar import Schema, schema_in_lark
+from kvdrive.server.harmony import NO_CHOICE, Harmony
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,23 @@ class Format:
 
     def must_call(self, tools: Sequence[Tool], marker: Marker, *, several: bool) -> str:
         """A grammar in Lark for an answer that calls one of `tools`, or `several`. Raises InputError."""
+        return "\n".join(["start: calls", *self._calls(tools, marker, several=several)])
+
+    def may_call(self, tools: Sequence[Tool], marker: Marker, schema: Schema, *, several: bool) -> str:
+        """The same for an answer that does so, or is JSON of `schema`. Raises InputError."""
+        if not self.begin or self.grammar is _not_forced:
+            raise InputError(NO_CHOICE)
+        answer = f"answer: {schema_in_lark(schema)}"
+        return "\n".join(["start: calls | answer", answer, *self._calls(tools, marker, several=several)])
+
+    def _calls(self, tools: Sequence[Tool], marker: Marker, *, several: bool) -> list[str]:
+        """The rule `calls`, and those that it needs."""
         calls = [f"call_{number}: {self.grammar(tool, marker)}" for number, tool in enumerate(tools)]
         any_call = " | ".join(f"call_{number}" for number in range(len(tools)))
         space, between = (json.dumps(text) if text else "" for text in (self.space, self.between))
         begin, end = (marker(text) if text else "" for text in (self.begin, self.end))
         more = f"({between} call)*" if several and self.between is not None else ""
-        return "\n".join([f"start: call {more}", f"call: {begin} {space} ({any_call}) {space} {end}", *calls])
+        return [f"calls: call {more}", f"call: {begin} {space} ({any_call}) {space} {end}", *calls]
 
 
 AnyFormat = Format | Harmony

@@ -1,11 +1,8 @@
 """A coding agent's loop: what of each prompt is on the drive already. Asked by the official clients of both APIs."""
 
 import json
-from contextlib import closing
 from itertools import pairwise
 
-import anthropic
-import openai
 import pytest
 from served_here import ServedHere
 
@@ -29,8 +26,8 @@ def server(tools_checkpoint, tmp_path_factory):
 class OpenAIAgent:
     """Sends what the client gives back, with arguments spelled anew as many frameworks do."""
 
-    def __init__(self, server):
-        self.client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0)
+    def __init__(self, package, server):
+        self.client = package.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0)
         self.messages = [{"role": "user", "content": TASK}]
         self.tools = [{"type": "function", "function": {"name": "read", "parameters": READ}}]
 
@@ -50,8 +47,8 @@ class OpenAIAgent:
 class AnthropicAgent:
     """The same as Anthropic's clients do it."""
 
-    def __init__(self, server):
-        self.client = anthropic.Anthropic(base_url=f"http://127.0.0.1:{server.port}", api_key="none", max_retries=0)
+    def __init__(self, package, server):
+        self.client = package.Anthropic(base_url=f"http://127.0.0.1:{server.port}", api_key="none", max_retries=0)
         self.messages = [{"role": "user", "content": f"{TASK}\n"}]
         self.tools = [{"name": "read", "input_schema": READ}]
 
@@ -68,13 +65,19 @@ class AnthropicAgent:
         return answer.usage.input_tokens + found, found
 
 
-@pytest.mark.parametrize("kind", [OpenAIAgent, AnthropicAgent])
+@pytest.fixture(params=["openai", "anthropic"])
+def agent(request, server):
+    """An agent with the official client of that name."""
+    kind = {"openai": OpenAIAgent, "anthropic": AnthropicAgent}[request.param]
+    agent = kind(request.getfixturevalue(request.param), server)
+    yield agent
+    agent.client.close()
+
+
 @pytest.mark.parametrize(("count", "wanted"), [(3, 0.8), pytest.param(30, 0.95, marks=pytest.mark.slow)])
-def test_nearly_all_of_each_prompt_is_on_the_drive(server, kind, count, wanted):
+def test_nearly_all_of_each_prompt_is_on_the_drive(agent, count, wanted):
     """From the second turn on, only the last call and what the tool has given are computed."""
-    agent = kind(server)
-    with closing(agent.client):
-        turns = [agent.turn() for _ in range(count)]
+    turns = [agent.turn() for _ in range(count)]
     share = sum(found for _, found in turns[1:]) / sum(prompt for prompt, _ in turns[1:])
     assert share >= wanted, turns
     assert all(found >= before for (before, _), (_, found) in pairwise(turns)), turns

@@ -2,7 +2,6 @@
 
 import json
 
-import openai
 import pytest
 import torch
 from agent_requests import ASK, CLOCK, WEATHER
@@ -23,7 +22,7 @@ def server(tools_checkpoint, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def client(server):
+def client(server, openai):
     with openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0) as client:
         yield client
 
@@ -110,6 +109,22 @@ def test_an_answer_is_json_of_the_schema(client, temperature):
     assert answer.choices[0].finish_reason == "stop"
     text, _, reason = collected(chat(client, response_format=wanted, temperature=temperature, stream=True))
     assert (json.loads(text), reason) == (found, "stop")
+
+
+def test_with_tools_and_a_format_an_answer_is_a_call_or_json(server, client):
+    """The model chooses by its first token."""
+    begin = str(server.model.tokenizer.convert_tokens_to_ids("<tool_call>"))
+    dry = {"properties": {"dry": {"type": "boolean"}}, "required": ["dry"], "additionalProperties": False}
+    schema = {"type": "object", **dry}
+    wish = {"tools": [WEATHER], "response_format": as_format(schema), "parallel_tool_calls": False, "temperature": 2}
+    called = chat(client, logit_bias={begin: 100}, **wish).choices[0]
+    (call,) = called.message.tool_calls
+    assert (call.function.name, called.finish_reason) == ("weather", "tool_calls")
+    said = chat(client, logit_bias={begin: -100}, **wish).choices[0]
+    assert isinstance(json.loads(said.message.content)["dry"], bool)
+    assert (said.message.tool_calls, said.finish_reason) == (None, "stop")
+    forced = chat(client, tool_choice="required", **wish).choices[0]
+    assert [one.function.name for one in forced.message.tool_calls] == ["weather"]
 
 
 def test_sequences_with_other_grammars_share_decode_steps(server, client):
@@ -224,7 +239,6 @@ REFUSED = [
     ({"tools": [CLOCK], "tool_choice": {"type": "function", "function": {"name": "x"}}}, "tool_choice", "not in tools"),
     ({"tool_choice": "required"}, "tool_choice", "goes with tools"),
     ({"tools": [CLOCK], "tool_choice": ["required"]}, "tool_choice", "must be"),
-    ({"tools": [CLOCK], **FORMAT}, "response_format", "only where tool_choice is none"),
     ({"top_logprobs": 2}, "top_logprobs", "goes with logprobs"),
     ({"min_tokens": 2, "stop": "x"}, "min_tokens", "leave one of them out"),
     ({"min_tokens": 2, **FORMAT}, "min_tokens", "leave one of them out"),
@@ -263,13 +277,13 @@ def test_what_does_not_go_together_is_refused_by_name(change, param, sentence):
         ({"extra_body": {"stop_token_ids": [5000]}}, "stop_token_ids", "from 0 to 303"),
     ],
 )  # fmt: skip
-def test_what_the_model_cannot_do_is_refused_by_name(client, fields, param, sentence):
+def test_what_the_model_cannot_do_is_refused_by_name(client, openai, fields, param, sentence):
     with pytest.raises(openai.BadRequestError, match=sentence) as found:
         chat(client, **fields)
     assert found.value.param == param
 
 
-def test_a_model_without_a_place_for_tools_says_so(checkpoint, tmp_path):
+def test_a_model_without_a_place_for_tools_says_so(openai, checkpoint, tmp_path):
     server = ServedHere(checkpoint, tmp_path)
     try:
         with openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="x", max_retries=0) as client:

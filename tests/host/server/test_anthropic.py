@@ -3,7 +3,6 @@
 import json
 from contextlib import closing
 
-import anthropic
 import pytest
 from agent_requests import ASK, WEATHER
 from served_here import ServedHere
@@ -27,7 +26,7 @@ def server(tools_checkpoint, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def client(server):
+def client(server, anthropic):
     url = f"http://127.0.0.1:{server.port}"
     with closing(anthropic.Anthropic(base_url=url, api_key="the-key", max_retries=0)) as client:
         yield client
@@ -115,7 +114,7 @@ def test_the_text_that_ended_an_answer_is_said(client):
     assert "".join(one.text for one in answer.content) == said[: said.index(said[2])]
 
 
-def test_errors_are_of_its_kinds(server, client):
+def test_errors_are_of_its_kinds(server, client, anthropic):
     with pytest.raises(anthropic.BadRequestError, match="max_tokens is too large"):
         create(client, max_tokens=5000)
     with pytest.raises(anthropic.NotFoundError, match="no model 'claude' here"):

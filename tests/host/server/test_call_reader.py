@@ -182,6 +182,12 @@ def test_a_call_that_gpt_oss_must_make_has_its_header():
     assert '"commentary to=functions.time " "<|constrain|>" "json" "<|message|>" %json' in grammar
 
 
+@pytest.mark.parametrize("name", ["Llama 3", "Gemma 4", "Qwen3-Coder", "GPT-OSS"])
+def test_calls_that_cannot_be_told_from_json_are_no_choice_beside_it(name):
+    with pytest.raises(InputError, match="only where tool_choice is none"):
+        BY_NAME[name].may_call([Tool("time")], json.dumps, {"type": "object"}, several=False)
+
+
 def test_gemma_cannot_be_made_to_call():
     with pytest.raises(InputError, match="send tool_choice auto"):
         BY_NAME["Gemma 4"].must_call([Tool("time")], json.dumps, several=False)

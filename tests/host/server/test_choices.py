@@ -3,7 +3,6 @@
 import math
 from itertools import pairwise
 
-import openai
 import pytest
 import torch
 from served_here import ServedHere
@@ -24,7 +23,7 @@ def server(tools_checkpoint, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def client(server):
+def client(server, openai):
     with openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0) as client:
         yield client
 
@@ -153,7 +152,7 @@ def test_answers_with_grammars_are_apart(client):
     assert all(choice.message.content.startswith("{") for choice in answer.choices)
 
 
-def test_a_model_without_infill_tokens_refuses_a_suffix(client):
+def test_a_model_without_infill_tokens_refuses_a_suffix(client, openai):
     with pytest.raises(openai.BadRequestError, match="tokens for text between") as found:
         complete(client, suffix="x")
     assert found.value.param == "suffix"

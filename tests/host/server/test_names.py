@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from agent_requests import ASK, WEATHER
+from agent_requests import ASK
 from served_here import ServedHere
 
 from kvdrive.server.anthropic_messages import CountRequest, MessagesRequest
@@ -28,11 +28,7 @@ WRONG = {
     ("/v1/messages", "output_config.format"): MESSAGES | {
         "output_config": {"format": {"type": "json_schema", "schema": NO_SCHEMA["schema"]}}
     },
-    ("/v1/messages/count_tokens", "output_config.format"): {
-        "messages": ASK,
-        "output_config": {"format": {"type": "json_schema", "schema": {}}},
-        "tools": [{"name": "weather", "input_schema": WEATHER["function"]["parameters"]}],
-    },
+    ("/v1/messages/count_tokens", "output_config.format"): None,
     ("/v1/messages", "tool_choice.disable_parallel_tool_use"): None,
     ("/v1/messages/count_tokens", "tool_choice.disable_parallel_tool_use"): None,
 }  # fmt: skip

@@ -3,8 +3,6 @@
 import json
 from contextlib import closing
 
-import anthropic
-import openai
 import pytest
 from agent_requests import ASK, TEMPLATE, WEATHER
 from served_here import ServedHere
@@ -27,7 +25,7 @@ def server(tools_checkpoint, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def client(server):
+def client(server, openai):
     url = f"http://127.0.0.1:{server.port}/v1"
     with openai.OpenAI(base_url=url, api_key="key-of-alice", max_retries=0) as client:
         yield client
@@ -90,7 +88,7 @@ def test_a_streamed_call_is_found(client):
     assert cached(second) >= usage.prompt_tokens + usage.completion_tokens - 1
 
 
-def test_blocks_of_anthropic_are_found(server):
+def test_blocks_of_anthropic_are_found(server, anthropic):
     url, tool = (
         f"http://127.0.0.1:{server.port}",
         {"name": "weather", "input_schema": WEATHER["function"]["parameters"]},

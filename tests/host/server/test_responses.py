@@ -2,7 +2,6 @@
 
 import json
 
-import openai
 import pytest
 from agent_requests import WEATHER
 from served_here import ServedHere
@@ -28,7 +27,7 @@ def server(tools_checkpoint, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def client(server):
+def client(server, openai):
     url = f"http://127.0.0.1:{server.port}/v1"
     with openai.OpenAI(base_url=url, api_key="key-of-alice", max_retries=0) as client:
         yield client
@@ -123,7 +122,7 @@ def test_calls_of_an_earlier_response_are_answered(client):
     assert cached >= first.usage.input_tokens + first.usage.output_tokens - 1
 
 
-def test_a_response_is_read_and_removed_by_its_tenant(server, client):
+def test_a_response_is_read_and_removed_by_its_tenant(server, client, openai):
     first = create(client, store=True)
     assert client.responses.retrieve(first.id) == first
     other = client.with_options(api_key="key-of-bob")
@@ -147,7 +146,7 @@ def test_a_response_is_read_and_removed_by_its_tenant(server, client):
     assert (found.value.param, found.value.code) == ("previous_response_id", "response_not_found")
 
 
-def test_a_response_that_is_not_stored_cannot_be_gone_on_with(client):
+def test_a_response_that_is_not_stored_cannot_be_gone_on_with(client, openai):
     first = create(client)
     with pytest.raises(openai.NotFoundError):
         create(client, previous_response_id=first.id)
@@ -172,7 +171,7 @@ def test_the_room_for_responses_is_bounded():
     assert kept.get("bob", "resp_0").document == {"id": "bob"}
 
 
-def test_an_answer_that_is_too_long_is_refused_by_the_name_of_its_field(client):
+def test_an_answer_that_is_too_long_is_refused_by_the_name_of_its_field(client, openai):
     with pytest.raises(openai.BadRequestError, match="max_output_tokens is too large") as found:
         create(client, max_output_tokens=5000)
     assert found.value.param == "max_output_tokens"

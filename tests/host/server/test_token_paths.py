@@ -1,6 +1,5 @@
 """Paths that apps of llama.cpp's server expect, and the OpenAPI document."""
 
-import openai
 import pytest
 from served_here import SLOTS, ServedHere
 
@@ -69,7 +68,7 @@ def test_properties_are_those_of_this_server(server):
     assert found["modalities"] == {"vision": False, "audio": False}
 
 
-def test_embeddings_are_refused_in_a_sentence(server):
+def test_embeddings_are_refused_in_a_sentence(server, openai):
     with openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0) as client:
         with pytest.raises(openai.BadRequestError, match="gives no embeddings"):
             client.embeddings.create(model="tiny", input="x")

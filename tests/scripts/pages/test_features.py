@@ -1,28 +1,43 @@
-"""The table of what servers do: OpenAI's column against the parameters of its official client."""
+"""The table of what servers do: OpenAI's column against the parameters of its official client, ours against tests."""
 
+import ast
 import json
 import tomllib
+from importlib import import_module
 
 import pytest
-from openai.types import completion_create_params as completions
-from openai.types.chat import completion_create_params as chats
-from openai.types.responses import response_create_params as responses
 
+from kvdrive.tree import ROOT
 from pages.features import FACTS, SMALLEST, ours, table
 
-TYPES = {
-    "/v1/completions": completions.CompletionCreateParamsBase,
-    "/v1/chat/completions": chats.CompletionCreateParamsBase,
-    "/v1/responses": responses.ResponseCreateParamsBase,
+TYPES = {  # of the official client, imported where they are used
+    "/v1/completions": "openai.types.completion_create_params:CompletionCreateParamsBase",
+    "/v1/chat/completions": "openai.types.chat.completion_create_params:CompletionCreateParamsBase",
+    "/v1/responses": "openai.types.responses.response_create_params:ResponseCreateParamsBase",
 }
 FEATURES = tomllib.loads(FACTS.read_text(encoding="utf-8"))["feature"]
 
 
 @pytest.mark.parametrize("feature", [one for one in FEATURES if one["path"] in TYPES and "sent" in one])
 def test_fields_are_those_of_the_official_client(feature):
-    known = {*TYPES[feature["path"]].__annotations__, "stream"}
+    module, _, name = TYPES[feature["path"]].partition(":")
+    known = {*getattr(import_module(module), name).__annotations__, "stream"}
     fields = json.loads(feature["sent"]).keys()
     assert (feature["openai"] == "yes") == (fields <= known), fields - known
+
+
+@pytest.mark.parametrize("feature", FEATURES, ids=[one["name"] for one in FEATURES])
+def test_what_this_server_does_is_shown_by_a_test_that_is_run(feature):
+    """By `make test`: neither the test nor its file is left out."""
+    if ours(feature).startswith("refused"):
+        assert "test" not in feature
+        return
+    path, _, name = feature["test"].partition("::")
+    file = ast.parse((ROOT / path).read_text())
+    (test,) = [one for one in file.body if isinstance(one, ast.FunctionDef) and one.name == name]
+    marks = [one for one in file.body if isinstance(one, ast.Assign) and "pytestmark" in ast.unparse(one.targets[0])]
+    said = " ".join(ast.unparse(one) for one in (*test.decorator_list, *(mark.value for mark in marks)))
+    assert not {word for word in ("slow", "skip", "xfail") if f"mark.{word}" in said}
 
 
 def test_what_is_refused_here_is_named():
