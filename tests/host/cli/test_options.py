@@ -20,8 +20,8 @@ ROOT = get_command(app)
 COMMANDS = ROOT.commands
 FLAGS = {name: flag_of(name) for name in OPTIONS}
 SHARED = {
-    "generate": set(OPTIONS),
-    "serve": set(OPTIONS) - {"assistant", "accepted", "mini_batches"},
+    "generate": set(OPTIONS) - {"lookup"},  # of serve alone
+    "serve": set(OPTIONS) - {"lookup", "accepted", "mini_batches"},
     "run": {"model", "dtype", "device", "target", "identity", "engine", "threads", "active", "memory", "xcache"},
     "batch": {*GROUPS["policy"], "kv_format", "assistant"},
     "chat": {*GROUPS["limits"], *GROUPS["weights"], "active"} - {"on_drive"},
