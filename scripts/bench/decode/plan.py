@@ -189,7 +189,7 @@ def measured(
                     replace(drives, folder=folder),
                     StoredRates(None),
                     read,
-                    lambda _, layers: samples(layers),
+                    lambda _config, layers, _device: samples(layers),
                 )
                 for clock, read in CLOCKS.items()
             }
