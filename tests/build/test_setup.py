@@ -193,7 +193,10 @@ def test_setup_is_up_to_date_and_ci_runs_the_documented_command():
 
 
 def test_requirements_of_the_extras_are_pinned():
-    extras = ("dev", "models", "sim", "figures", "serve", "gguf", "smollm2", "eval", "ecp5", "gowin", "docs", "page")
+    extras = (
+        "dev", "models", "sim", "figures", "serve", "gguf", "smollm2", "eval", "agents", "ecp5", "gowin",
+        "docs", "page",
+    )  # fmt: skip
     command = [sys.executable, "scripts/extras.py", *extras]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     pinned = {
