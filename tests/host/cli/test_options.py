@@ -21,7 +21,7 @@ COMMANDS = ROOT.commands
 FLAGS = {name: flag_of(name) for name in OPTIONS}
 SHARED = {
     "generate": set(OPTIONS),
-    "serve": set(OPTIONS) - {"assistant", "accepted", "mini_batches"},
+    "serve": set(OPTIONS) - {"model", "assistant", "accepted", "mini_batches"},  # it takes several models
     "run": {"model", "dtype", "device", "target", "identity", "engine", "threads", "active", "memory", "xcache"},
     "batch": {*GROUPS["policy"], "kv_format", "assistant"},
     "chat": {*GROUPS["limits"], *GROUPS["weights"], "active"} - {"on_drive"},
