@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kvdrive.server.fields import Fields, nested, says_of
-from kvdrive.server.protocol import HARMLESS, NEUTRAL, NO_CANDIDATES, NO_TOOLS
+from kvdrive.server.protocol import HARMLESS, NEUTRAL, NO_CANDIDATES, NO_CHAT, NO_TOOLS
 from kvdrive.server.requests import REQUESTS
 from kvdrive.tree import ROOT
 from pages import features
@@ -58,7 +58,7 @@ def rows(kind: type[Fields], before: str) -> Iterator[str]:
 def neutral() -> str:
     """The fields that are accepted with values that change nothing."""
     lines = [f"| `{name}` | {accepted(values)} |" for name, values in NEUTRAL.items()]
-    lines += [f"| `{name}` of a completion | {accepted(values)} |" for name, values in NO_TOOLS.items()]
+    lines += [f"| `{name}` of a completion | {accepted(values)} |" for name, values in (NO_TOOLS | NO_CHAT).items()]
     lines += [f"| `{name}` of a chat | {accepted(values)} |" for name, values in NO_CANDIDATES.items()]
     return "\n".join(["| Field | Accepted |", "|---|---|", *lines])
 

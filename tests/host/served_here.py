@@ -20,7 +20,7 @@ from kvdrive.server.drafts import no_drafts
 from kvdrive.server.jobs import Limits
 from kvdrive.server.metrics import Metrics
 from kvdrive.server.scheduler import Scheduler
-from kvdrive.server.settings import Settings
+from kvdrive.server.settings import Allowed, Settings
 from kvdrive.server.tenants import Tenants
 from kvdrive.server.transformers_engine import open_engine
 from kvdrive.targets.opening import DriveOptions, open_drives
@@ -103,7 +103,7 @@ class ServedHere(Listening):
         self.scheduler.start()
         if keep:
             self.scheduler.with_sessions(lambda store: setattr(store.costs, "rates", ATTENDING_PAYS)).result(30)
-        given = Settings("tiny", context - 1, context, tenants or Tenants(), **settings)
+        given = Settings("tiny", context - 1, context, Allowed(tenants or Tenants(), **settings))
         super().__init__(application(model, self.scheduler, metrics, given), patience or Patience(64))
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=60)
 

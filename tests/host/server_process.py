@@ -25,9 +25,11 @@ def _kill(process):
 class Server:
     """A server process on a free port. It and its children are gone when this object is, closed or not."""
 
-    def __init__(self, checkpoint, folder, *options, key=""):
+    def __init__(self, checkpoint, folder, *options, key="", name="tiny"):
+        """`name`: of the model; "": each of several is called as its folder is."""
         environment = os.environ | {"XDG_CACHE_HOME": str(folder), "KVDRIVE_API_KEY": key}
-        arguments = ["serve", "--model", checkpoint, "--name", "tiny", "--port", 0, "--threads", 1, *options]
+        named = ["--name", name] if name else []
+        arguments = ["serve", "--model", checkpoint, *named, "--port", 0, "--threads", 1, *options]
         command = [sys.executable, "-m", "kvdrive", *map(str, arguments)]
         self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = forked.popen(
@@ -36,7 +38,8 @@ class Server:
         )  # fmt: skip
         self.kill = weakref.finalize(self, _kill, self.process)
         line = self.process.stdout.readline()
-        assert "serving tiny at http://127.0.0.1:" in line
+        assert line.startswith(f"serving {name}")
+        assert " at http://127.0.0.1:" in line
         self.client = httpx.Client(base_url=line.split()[-1].removesuffix("/v1"), timeout=60)
 
     def complete(self, **fields):

@@ -19,10 +19,10 @@ from kvdrive.config.run import RunConfig
 from kvdrive.errors import KvdriveError, Stopped
 
 PANELS = {
-    "Model": ("prompt_tokens", "batch"),
+    "Model": ("prompt_tokens", "batch", "models_memory", "model_idle"),
     "Server": (
         *("keys", "open_metrics", "unknown_fields", "max_prompt_tokens", "max_tokens", "queue"),
-        *("concurrency", "max_batch", "prefill_chunk", "deadline"),
+        *("concurrency", "max_batch", "prefill_chunk", "clamp_max_tokens", "deadline"),
     ),
     "Sessions": ("idle", "tenant", "session_days", "session_bytes", "daily_writes", "eviction"),
     "Output": ("temperature", "top_k", "top_p", "seed", "ignore_stop", "check", "verbose", "report"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -12,8 +13,9 @@ from kvdrive.choices import PREFILL_CHUNK, TARGETS
 from kvdrive.cli.access import Keys, tenants_of
 from kvdrive.cli.command import command
 from kvdrive.cli.fields import Fields, kept_drives
-from kvdrive.cli.llama import RuntimeOption, chosen, refuse, served, typed
+from kvdrive.cli.llama import RuntimeOption, typed
 from kvdrive.cli.paths import input_file
+from kvdrive.cli.served_models import Wanted, serve_models
 from kvdrive.config.option import Needs
 from kvdrive.config.run import GROUPS, RunConfig
 from kvdrive.config.sizes import bytes_of
@@ -43,8 +45,30 @@ def _stopped(given: dict[str, Any]) -> str:
 @command(app, shown="serve --model smollm2 --drive drives", kept=_stopped)
 def serve(
     running: typer.Context,
-    config: Annotated[RunConfig, Fields(*GROUPS, without=("accepted",))],
-    name: Annotated[str, typer.Option(help="name of the model for clients; default: that of its folder")] = "",
+    config: Annotated[RunConfig, Fields(*GROUPS, without=("model", "accepted"))],
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="folder of a Hugging Face checkpoint, a .gguf file, a name (mini, mini_relu, smollm2, gemma3-270m), "
+            "or a folder that holds several of them; repeatable. Of several, each is loaded when a request names it. "
+            "Default: mini",
+        ),
+    ] = None,
+    models_memory: Annotated[
+        str,
+        typer.Option(
+            help="for the weights of all loaded models; K, M, G, T; those that were used least recently are unloaded "
+            "for others. 0: as much as the machine has free"
+        ),
+    ] = "0",
+    model_idle: Annotated[
+        float, typer.Option(min=0, help="unload a model that nobody has used for so many seconds; 0: never")
+    ] = 0,
+    name: Annotated[
+        str, typer.Option(help="name of the only model for clients; default: that of its folder or file")
+    ] = "",
     host: Annotated[str, typer.Option(help="address; others than this machine's own need a key")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0: a free one, which is printed")] = 8000,
     key: Annotated[str, typer.Option(envvar="KVDRIVE_API_KEY", help="clients must send it as a bearer token")] = "",
@@ -82,6 +106,13 @@ def serve(
     prefill_chunk: Annotated[
         int, typer.Option(min=0, help="tokens of a prompt between two decode steps of the others; 0: all")
     ] = PREFILL_CHUNK,
+    clamp_max_tokens: Annotated[
+        bool,
+        typer.Option(
+            "--clamp-max-tokens",
+            help="a request for more tokens than there is room for gets as many as there is, instead of an error",
+        ),
+    ] = False,
     deadline: Annotated[float, typer.Option(min=0, help="seconds after which an answer ends; 0: none")] = 0,
     idle: Annotated[
         int, typer.Option(min=0, help="finished sequences kept for the next turn, as far as there is room; 0: none")
@@ -109,21 +140,15 @@ def serve(
         None, tenant, Bounds(bytes_of(session_bytes), idle, session_days * 86_400), eviction, bytes_of(daily_writes)
     )
     tenants = tenants_of(host, Keys(key, keys, tenant), tuple(cors or ()), open_metrics=open_metrics)
-    file = chosen(runtime, config)
-    if file:
-        refuse({"daily_writes": sessions.daily_bytes})
+    wanted = Wanted(model or [config.model.model], name, config, runtime, typed(running), sessions)
+    wanted = replace(wanted, memory=bytes_of(models_memory), idle=model_idle or math.inf)
+    wanted.check()
     with waiting_for(IMPORTS):
         from kvdrive.server.jobs import Limits
-        from kvdrive.server.serving import Serving, run
-        from kvdrive.server.transformers_runtime import TransformersRuntime
+        from kvdrive.server.settings import Allowed
 
     limits = Limits(max_tokens, queue, concurrency, idle, max_batch, prefill_chunk)
-    serving = Serving(
-        (host, port), tenants, limits, name, max_prompt_tokens, deadline or math.inf, open_metrics,
-        ignore_unknown=unknown_fields == "warn", origins=tuple(cors or ()),
-    )  # fmt: skip
-    if file:
-        return run(served(config, typed(running), sessions, concurrency), serving)
-    with waiting_for(f"loading {config.model.model}"):
-        loaded = TransformersRuntime(config, sessions)
-    run(loaded, serving)
+    allowed = Allowed(
+        tenants, open_metrics, deadline or math.inf, unknown_fields == "warn", clamp_max_tokens, tuple(cors or ())
+    )
+    serve_models(wanted, (host, port), limits, allowed, max_prompt_tokens)

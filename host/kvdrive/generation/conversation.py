@@ -31,18 +31,20 @@ def as_text(
     tools: Sequence[Json] = (),
     *,
     answered: bool = False,
+    options: Mapping[str, Any] | None = None,
 ) -> str:
     """The messages as one text, made by the checkpoint's template; without a template, a line for each message.
 
     `tools`: what the model may call, as chat templates take them. It ends where the next answer begins; `answered`:
-    with the last message. Raises any error that the template raises for what it does not support.
+    with the last message. `options`: what else the template is given by name. Raises any error that the template raises
+    for what it does not support.
     """
     if tokenizer.chat_template is None:
         said = "".join(f"{one['role']}:{_spaced(one['content'])}\n" for one in messages)
         return said if answered else said + f"{ASSISTANT}:"
-    options: Json = {"tools": list(tools)} if tools else {}
-    options |= {"tokenize": False, "add_generation_prompt": not answered}
-    text: str = tokenizer.apply_chat_template(list(messages), **options)
+    given: Json = dict(options or {}) | ({"tools": list(tools)} if tools else {})
+    given |= {"tokenize": False, "add_generation_prompt": not answered}
+    text: str = tokenizer.apply_chat_template(list(messages), **given)
     return text
 
 

@@ -194,6 +194,11 @@ class Index:
             return self._entries("ORDER BY tick DESC", ())
         return self._entries("WHERE tenant=? ORDER BY tick DESC", (tenant,))
 
+    def latest(self, roots: Sequence[int]) -> Entry | None:
+        """The session under one of these roots that was used last."""
+        found = self._entries(f"WHERE root IN ({','.join('?' * len(roots))}) ORDER BY tick DESC LIMIT 1", tuple(roots))
+        return found[0] if found else None
+
     def first(self, order: str, condition: str = "1", values: tuple[Any, ...] = ()) -> Entry | None:
         """The first evictable session, in the SQL order `order`: neither pinned nor open."""
         row = self._usage.first(_COLUMNS, order, f"pinned=0 AND {condition}", values)

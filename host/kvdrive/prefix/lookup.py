@@ -161,8 +161,20 @@ class Lookup:
         Empty where this model has no such session, or the drive lost it. Raises TargetError.
         """
         entry = self._index.named(name, self.layouts.tenant) if name else None
-        if entry is None or not self._is_own(entry):
-            return []
+        return [] if entry is None or not self._is_own(entry) else self._tokens(entry)
+
+    def nearest(self, ids: Several[int]) -> list[int]:
+        """All tokens of the session with the longest prefix of `ids`, as the drive has them. Where none has a whole
+        block of it, of the one that was used last; it proves nothing. Empty where `ids` go on with all of a session,
+        and where there is none. Raises TargetError.
+        """
+        common, entry = self.longest_prefix(ids)
+        if common == 0:
+            entry = self._index.latest([layout.chain.root for layout in self.layouts.all])
+        removals = [] if entry is None else Record.of(entry.record).removals
+        return [] if entry is None or common >= entry.tokens or removals else self._tokens(entry)
+
+    def _tokens(self, entry: Entry) -> list[int]:
         one = self._stored.open(entry).slices[0]
         count = entry.tokens + Record.of(entry.record).removed
         try:

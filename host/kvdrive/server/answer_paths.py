@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -10,9 +11,9 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from kvdrive.server.answer_requests import AnswerRequest
 from kvdrive.server.bodies import Bodies
 from kvdrive.server.errors import ApiError
+from kvdrive.server.guard import Handler
 from kvdrive.server.inputs import Inputs
 from kvdrive.server.kept_answers import KeptAnswers
-from kvdrive.server.session_paths import Handler
 from kvdrive.server.submissions import Submissions
 
 _NAME = re.compile(r"[A-Za-z0-9-]{8,64}")
@@ -42,8 +43,10 @@ class AnswerPaths:
             raise ApiError(400, text, param="answer", code="invalid_value")
         request = await self._bodies.read(http, AnswerRequest)
         wanted = await self._inputs.other(http, request, name=request.session or "")
+        if wanted.encoded:  # the page shows thoughts as they are written
+            wanted = replace(wanted, encoded=replace(wanted.encoded, thoughts=None))
         self._answers.check_free(tenant, name)
-        (generation,) = self._submissions.submit(wanted, tenant)
+        (generation,) = self._submissions.submit(wanted, tenant, http.state.arrived)
         self._answers.start(tenant, name, generation)
         return JSONResponse({"id": name, "object": "answer"})
 

@@ -23,7 +23,7 @@ class Answering:
 
     async def answer(self, http: HttpRequest, wanted: Input, documents: Documents) -> Response:
         """The answer to a request, whose documents `documents` makes. Raises ApiError."""
-        choices = self._submissions.submit(wanted, http.state.tenant)
+        choices = self._submissions.submit(wanted, http.state.tenant, http.state.arrived)
         if wanted.request.stream:
             events = documents.events(choices)
             return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})

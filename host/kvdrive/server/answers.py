@@ -8,7 +8,7 @@ import uuid
 from collections.abc import AsyncIterator, Sequence
 
 from kvdrive.generation.tokenizer import Tokenizer
-from kvdrive.server.calls import Call
+from kvdrive.server.calls import Call, Piece, Thought
 from kvdrive.server.chances import Chances, as_chat, as_completion
 from kvdrive.server.documents import pieces_of
 from kvdrive.server.errors import ApiError
@@ -72,12 +72,15 @@ class Answer:
         calls = [_call(one) for one in choice.said if isinstance(one, Call)]
         message: Json = {"role": "assistant", "content": text if text or not calls else None}
         message |= {"tool_calls": calls} if calls else {}
+        message |= {"reasoning_content": thoughts} if (thoughts := choice.thoughts) else {}
         content = {"message": message} if self._chat else {"text": text}
         found = _choice(place, content, self._logprobs(choice.chances, 0), choice.reason)
         return found | ({"kvdrive": choice.stored} if self._request.several else {})
 
-    def _piece(self, stream: _Stream, said: str | Call | None, chances: Sequence[Chances], reason: str) -> Json:
-        """A chunk with text, or with a whole call; or the last one. `chances`: of the tokens since the last chunk."""
+    def _piece(self, stream: _Stream, said: Piece | None, chances: Sequence[Chances], reason: str) -> Json:
+        """A chunk with text or thoughts, or with a whole call; or the last one. `chances`: of the tokens since the one
+        before.
+        """
         found = self._logprobs(chances, stream.characters)
         if said is None:
             return self._chunk(stream.place, {"delta": {}} if self._chat else {"text": ""}, found, reason)
@@ -85,6 +88,8 @@ class Answer:
             stream.calls += 1
             called = {"tool_calls": [{"index": stream.calls - 1, **_call(said)}]}
             return self._chunk(stream.place, {"delta": called}, found)
+        if isinstance(said, Thought):
+            return self._chunk(stream.place, {"delta": {"reasoning_content": said.text}}, found)
         stream.characters += len(said)
         return self._chunk(stream.place, {"delta": {"content": said}} if self._chat else {"text": said}, found)
 

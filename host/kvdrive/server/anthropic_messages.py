@@ -42,12 +42,13 @@ class Block(OfTypes):
     """A piece of a message."""
 
     neutral: ClassVar[dict[str, tuple[Any, ...]]] = {"citations": ([],), "caller": ({"type": "direct"},)}
-    harmless = _HINT
+    harmless = _HINT | {"signature": "of what was thought; this server signs nothing"}
 
     type: Annotated[
-        Literal["text", "tool_use", "tool_result"],
-        Says('"text", "tool_use" or "tool_result": other blocks are not served'),
+        Literal["text", "tool_use", "tool_result", "thinking"],
+        Says('"text", "tool_use", "tool_result" or "thinking": other blocks are not served'),
     ]
+    thinking: Annotated[str | None, Says("a text", "what was thought; of type thinking")] = None
     text: Annotated[str | None, Says("a text", "of a block of type text")] = None
     id: Annotated[str | None, Says("a text", "the call, as the answer had it; of type tool_use")] = None
     name: Annotated[
@@ -67,6 +68,7 @@ class Block(OfTypes):
         "text": (("text",), ()),
         "tool_use": (("id", "name", "input"), ()),
         "tool_result": (("tool_use_id",), ("content", "is_error")),
+        "thinking": (("thinking",), ()),
     }
 
     def result(self) -> Json:
@@ -98,9 +100,9 @@ class AnthropicMessage(Fields):
 
     @model_validator(mode="after")
     def _fits_its_role(self) -> AnthropicMessage:
-        wrong = {"user": "tool_use", "assistant": "tool_result"}[self.role]
-        if any(one.type == wrong for one in self.content):
-            refuse(f"{{param}} of role {self.role} has no blocks of type {wrong}", "content")
+        wrong = {"user": ("tool_use", "thinking"), "assistant": ("tool_result",)}[self.role]
+        if found := next((one.type for one in self.content if one.type in wrong), None):
+            refuse(f"{{param}} of role {self.role} has no blocks of type {found}", "content")
         return self
 
     def for_chat(self) -> list[Json]:
@@ -108,7 +110,9 @@ class AnthropicMessage(Fields):
         texts = [{"type": "text", "text": one.text} for one in self.content if one.type == "text"]
         results = [one.result() for one in self.content if one.type == "tool_result"]
         calls = [one.call() for one in self.content if one.type == "tool_use"]
+        thought = "".join(one.thinking or "" for one in self.content if one.type == "thinking")
         said: Json = {"role": self.role, "content": texts} | ({"tool_calls": calls} if calls else {})
+        said |= {"reasoning_content": thought} if thought else {}
         return results + ([said] if texts or calls or not results else [])
 
 
@@ -169,11 +173,25 @@ class OutputConfig(Fields):
     format: Annotated[OutputFormat | None, Says("an object with type and schema", "the answer is JSON of it")] = None
 
 
+class ThinkingOptions(OfTypes):
+    """Whether the model thinks before it answers."""
+
+    type: Annotated[
+        Literal["enabled", "adaptive", "disabled"],
+        Says('"enabled", "adaptive" or "disabled"', "the first two: the answer has blocks of type thinking"),
+    ]
+    budget_tokens: Annotated[
+        int | None, Field(ge=1024), Says("a whole number, 1024 or more", "not kept to: max_tokens bounds all tokens")
+    ] = None
+
+    called = "choices"
+    fields_of: ClassVar = {"enabled": (("budget_tokens",), ()), "adaptive": ((), ()), "disabled": ((), ())}
+
+
 class CountRequest(AsChat):
     """`POST /v1/messages/count_tokens`: how many tokens a conversation has."""
 
     neutral: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "thinking": ({"type": "disabled"},),
         "container": (),
         "mcp_servers": ([],),
         "context_management": (),
@@ -206,6 +224,17 @@ class CountRequest(AsChat):
     ] = None
 
     output_config: Annotated[OutputConfig | None, Says("an object with format", "how the answer is made")] = None
+    thinking: Annotated[
+        ThinkingOptions | None,
+        Says(
+            'an object such as {"type": "adaptive"}', "whether the model thinks; default: as it does by itself, unseen"
+        ),
+    ] = None
+
+    @property
+    def thinks(self) -> bool | None:
+        """See AsChat."""
+        return None if self.thinking is None else self.thinking.type != "disabled"
 
     def for_chat(self) -> Json:
         """See AsChat."""

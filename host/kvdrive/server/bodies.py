@@ -18,15 +18,15 @@ class Bodies:
     """`prompts`: does the work in a thread of its own."""
 
     def __init__(self, tokenizer: Tokenizer, settings: Settings) -> None:
-        self.prompts = Prompts(tokenizer, settings.prompt_tokens, tenants=settings.tenants.count)
+        self.prompts = Prompts(tokenizer, settings.prompt_tokens, tenants=settings.allowed.tenants.count)
         self._settings = settings
 
     async def read(self, http: HttpRequest, kind: type[AnyFields]) -> AnyFields:
         """The request in a body. Raises ApiError, also for the name of another model."""
-        ignore = self._settings.ignore_unknown
+        ignore = self._settings.allowed.ignore_unknown
         request = await self.prompts.read(
             http, http.state.tenant, lambda body: parse(kind, body, ignore_unknown=ignore)
         )
-        if "model" in kind.known():
-            self._settings.check_model(getattr(request, "model"))  # noqa: B009
+        if (name := getattr(request, "model", None)) is not None:
+            self._settings.check_model(name)
         return request

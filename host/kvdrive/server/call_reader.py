@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kvdrive.server.calls import Call, Reader
+from kvdrive.server.calls import Call, Piece, Reader
 from kvdrive.server.harmony import Harmony, HarmonyReader
 from kvdrive.server.tool_formats import AnyFormat, Format
 
@@ -24,15 +24,17 @@ class CallReader:
         self._begun = False
         self.calls = 0
 
-    def put(self, text: str) -> list[str | Call]:
+    thinks = False  # see thoughts.ThoughtReader
+
+    def put(self, text: str) -> list[Piece]:
         """The pieces and calls that are certain with this text."""
         self._waiting += text
-        found: list[str | Call] = []
+        found: list[Piece] = []
         while (certain := self._next()) is not None:
             found += certain
         return self._wanted(found)
 
-    def end(self) -> list[str | Call]:
+    def end(self) -> list[Piece]:
         """What is left when no more text comes."""
         text, self._waiting = self._waiting, ""
         if not self._in_call:
@@ -40,7 +42,7 @@ class CallReader:
         calls = None if self._how.end else self._how.parse(text)
         return self._wanted(calls if calls else [self._how.begin + text])
 
-    def _next(self) -> list[str | Call] | None:
+    def _next(self) -> list[Piece] | None:
         """What the waiting text begins with, which is taken from it; None: nothing is certain."""
         how = self._how
         if self._in_call:
@@ -62,7 +64,7 @@ class CallReader:
         held = next((n for n in range(len(how.begin) - 1, 0, -1) if text.endswith(how.begin[:n])), 0)
         return self._say(len(text[: len(text) - held].rstrip()))
 
-    def _next_of_whole(self) -> list[str | Call] | None:
+    def _next_of_whole(self) -> list[Piece] | None:
         """The same, where an answer as a whole is a call or is none."""
         text = self._waiting.lstrip()
         if not self._begun and any(text.startswith(one) for one in self._how.first):
@@ -72,19 +74,19 @@ class CallReader:
             return None
         return self._say(len(self._waiting))
 
-    def _say(self, length: int) -> list[str | Call] | None:
+    def _say(self, length: int) -> list[Piece] | None:
         text, self._waiting = self._waiting[:length], self._waiting[length:]
         self._begun = self._begun or bool(text)
         return [text] if text else None
 
-    def _wanted(self, found: Sequence[str | Call]) -> list[str | Call]:
-        wanted: list[str | Call] = []
+    def _wanted(self, found: Sequence[Piece]) -> list[Piece]:
+        wanted: list[Piece] = []
         for one in found:
             if isinstance(one, Call):
                 self.calls += 1
                 if self._several or self.calls == 1:
                     wanted.append(one)
-            elif one.strip() or (one and not self.calls):
+            elif isinstance(one, str) and (one.strip() or (one and not self.calls)):
                 wanted.append(one)
         return wanted
 

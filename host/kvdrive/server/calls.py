@@ -35,15 +35,30 @@ Parse = Callable[[str], list[Call] | None]
 Marker = Callable[[str], str]  # see Grammars.marker
 
 
+@dataclass(frozen=True)
+class Thought:
+    """A piece of an answer that is thought and not said."""
+
+    text: str
+
+
+Piece = str | Call | Thought
+
+
 class Reader(Protocol):
-    """Splits an answer, while it comes, into what is said and calls. `calls`: how many have come."""
+    """Splits an answer, while it comes, into what is said, thoughts and calls. `calls`: how many have come. `thinks`:
+    true while thoughts come.
+    """
 
     calls: int
 
-    def put(self, text: str) -> list[str | Call]:
+    @property
+    def thinks(self) -> bool: ...
+
+    def put(self, text: str) -> list[Piece]:
         """The pieces and calls that are certain with this text."""
 
-    def end(self) -> list[str | Call]:
+    def end(self) -> list[Piece]:
         """What is left when no more text comes."""
 
 

@@ -11,7 +11,7 @@ from kvdrive.server.fields import Says
 MOST_TOOLS = 128
 NAME = r"^[\w.-]{1,128}$"  # of a session
 NAMED = "letters, digits, '_', '.' and '-', 128 at most"
-Model = Annotated[str, Says("the name of this server's model, as /v1/models has it", "the model")]
+Model = Annotated[str, Says("the name of a model, as /v1/models has it", "the model")]
 Stream = Annotated[bool | None, Says("true or false", "true: the answer comes piece by piece")]
 Temperature = Annotated[
     float | None,

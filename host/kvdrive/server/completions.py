@@ -9,8 +9,8 @@ from kvdrive.generation.tokenizer import Tokenizer
 from kvdrive.server.answering import Answering
 from kvdrive.server.answers import Answer
 from kvdrive.server.anthropic_answers import AnthropicAnswer
+from kvdrive.server.guard import Handler
 from kvdrive.server.inputs import Input, Inputs
-from kvdrive.server.session_paths import Handler
 
 
 class CompletionPaths:
@@ -38,8 +38,9 @@ class CompletionPaths:
         return await self._openai(http, await self._inputs.chat(http))
 
     async def _messages(self, http: HttpRequest) -> Response:
-        wanted = await self._inputs.messages(http)
-        return await self._answering.answer(http, wanted, AnthropicAnswer(self._model))
+        request, wanted = await self._inputs.messages(http)
+        answer = AnthropicAnswer(self._model, shows_thoughts=bool(request.thinks))
+        return await self._answering.answer(http, wanted, answer)
 
     async def _count_tokens(self, http: HttpRequest) -> Response:
         return JSONResponse({"input_tokens": await self._inputs.count(http)})

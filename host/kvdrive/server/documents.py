@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
-from kvdrive.server.calls import Call
+from kvdrive.server.calls import Piece
 from kvdrive.server.chances import Chances
 from kvdrive.server.fields import Json
 from kvdrive.server.generation import Generation
 
-Piece = tuple[int, str | Call | None, list[Chances]]
+Come = tuple[int, Piece | None, list[Chances]]
 
 
 class Documents(Protocol):
@@ -30,11 +30,11 @@ class Documents(Protocol):
         """
 
 
-async def pieces_of(choices: Sequence[Generation]) -> AsyncIterator[Piece]:
-    """What is said and called, as it comes: the choice's place, the piece (None: the choice has ended), and the chances
-    of the tokens since the last one. Raises the first ApiError. Leaving early cancels all choices.
+async def pieces_of(choices: Sequence[Generation]) -> AsyncIterator[Come]:
+    """What is said, thought and called, as it comes: the choice's place, the piece (None: the choice has ended) and the
+    chances of the tokens since the last one. Raises the first ApiError. Leaving early cancels all choices.
     """
-    came: asyncio.Queue[Piece | Exception] = asyncio.Queue()
+    came: asyncio.Queue[Come | Exception] = asyncio.Queue()
 
     async def take(place: int, choice: Generation) -> None:
         try:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 from starlette.responses import JSONResponse
 
+NO_EMBEDDINGS = "this server's models write text and give no embeddings: ask a server that has a model for them"
+
 
 class ApiError(Exception):
     """A request that is answered with an error. `param` names the field at fault, `code` is for programs."""

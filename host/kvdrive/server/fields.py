@@ -134,6 +134,11 @@ class AsChat(Fields):
 
     names: ClassVar[dict[str, str]] = {}
 
+    @property
+    def thinks(self) -> bool | None:
+        """Whether the model is to think before it answers; None: as it does by itself."""
+        return None
+
     def for_chat(self) -> Json:
         """The fields of the chat."""
         raise NotImplementedError

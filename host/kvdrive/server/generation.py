@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from kvdrive.errors import InputError
 from kvdrive.generation.text import TextStream
 from kvdrive.generation.tokenizer import Tokenizer
-from kvdrive.server.calls import Call, Reader
+from kvdrive.server.calls import Call, Piece, Reader, Thought
 from kvdrive.server.chances import Chances
 from kvdrive.server.errors import ApiError
 from kvdrive.server.fields import Json
@@ -17,6 +17,7 @@ from kvdrive.server.grammar import GrammarError
 from kvdrive.server.jobs import DeadlinePassed, End, Event, Job, Prompt, Token
 from kvdrive.server.protocol import URI
 from kvdrive.server.stops import StopFilter
+from kvdrive.server.thoughts import ThoughtReader
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class Form:
     its calls.
 
     `grammar_of`: the field that asks for its grammar. `names`: what the client calls fields of a chat (see `AsChat`).
-    `keep`: is called with an answer that is whole and says all that its tokens say.
+    `keep`: is called with an answer that is whole and says all that its tokens say. `thoughts`: finds what is thought,
+    before `reader` gets the rest. `shows_special`: tokens without a text of their own have one, as some markers do.
     """
 
     stops: Sequence[str] = ()
@@ -34,18 +36,22 @@ class Form:
     grammar_of: str = "response_format"
     names: Mapping[str, str] = field(default_factory=dict)
     keep: Callable[[Generation], None] | None = None
+    thoughts: ThoughtReader | None = None
+    shows_special: bool = False
 
 
 class Generation:
     """The answer of a job, which comes through `events`. `said`: its pieces so far; `chances`: of all tokens so far."""
 
     def __init__(self, job: Job, events: asyncio.Queue[Event], tokenizer: Tokenizer, form: Form | None = None) -> None:
-        self.said: list[str | Call] = []
+        self.said: list[Piece] = []
+        self.thought_tokens = 0  # of the answer so far
         self.chances: list[Chances] = []
         self._form = form or Form()
         self._job = job
         self._events = events
-        self._text = TextStream(tokenizer, special=self._form.reader is not None)  # some calls begin with such a token
+        special = self._form.shows_special or self._form.reader is not None  # some calls begin with such a token
+        self._text = TextStream(tokenizer, special=special)
         self._filter = StopFilter(self._form.stops)
         self._reader = self._form.reader
         self._numbers: list[int] = []
@@ -56,7 +62,7 @@ class Generation:
         self._stopped = False
         self._ended = False  # by a token that is no part of it
 
-    async def pieces(self) -> AsyncIterator[str | Call]:
+    async def pieces(self) -> AsyncIterator[Piece]:
         """The answer as it comes. Raises ApiError. Leaving early cancels the job."""
         try:
             while not isinstance(event := await self._events.get(), End):
@@ -91,6 +97,11 @@ class Generation:
         return self._job.prompt + (self._numbers[:-1] if self._ended else self._numbers)
 
     @property
+    def thoughts(self) -> str:
+        """What was thought so far."""
+        return "".join(one.text for one in self.said if isinstance(one, Thought))
+
+    @property
     def mean_chance(self) -> float:
         """The mean of the logarithms of what the model gave the tokens of the answer; higher is likelier."""
         return self._sum / max(len(self._numbers), 1)
@@ -116,9 +127,11 @@ class Generation:
     def stored(self) -> Json:
         """The session of the sequence, how its prompt went on with its history, and what attention left unread."""
         found = stored(self._end.session, self._job.session, self._prompt.resume, self._end.removed)
+        if self._job.explained and self._prompt.cached <= self._job.explained.tokens:
+            found["differs"] = self._job.explained.document()
         return found | {"unread": self._end.unread} if self._end.unread else found
 
-    def _noted(self, event: Prompt | Token) -> list[str | Call]:
+    def _noted(self, event: Prompt | Token) -> list[Piece]:
         """What an event completes."""
         if isinstance(event, Prompt):
             self._prompt = event
@@ -133,14 +146,27 @@ class Generation:
         self._ended = event.ends
         said = "" if event.ends else self._filter.put(self._text.put(event.number))
         self._stopped = event.ends or event.completes or self._filter.stopped
-        return self._split(said)
+        found = self._split(said)
+        self.thought_tokens += any(reader is not None and reader.thinks for reader in self._readers)
+        return found
 
-    def _split(self, text: str, *, last: bool = False) -> list[str | Call]:
-        if self._reader is None:
-            return self._take([text] if text else [])
-        return self._take(self._reader.put(text) + (self._reader.end() if last else []))
+    @property
+    def _readers(self) -> tuple[ThoughtReader | None, Reader | None]:
+        return self._form.thoughts, self._reader
 
-    def _take(self, pieces: list[str | Call]) -> list[str | Call]:
+    def _split(self, text: str, *, last: bool = False) -> list[Piece]:
+        """What is thought, said and called with this text."""
+        found: list[Piece] = [text] if text else []
+        for reader in self._readers:
+            if reader is None:
+                continue
+            before, found = found, []
+            for piece in before:
+                found += reader.put(piece) if isinstance(piece, str) else [piece]
+            found += reader.end() if last else []
+        return self._take(found)
+
+    def _take(self, pieces: list[Piece]) -> list[Piece]:
         self.said += pieces
         return pieces
 
@@ -170,12 +196,14 @@ def total_usage(choices: Sequence[Generation]) -> Json:
     """
     prompts = [(len(one._job.prompt), one._prompt.cached) for one in choices if one._job.leader is None]
     prompt_tokens, new_tokens = sum(tokens for tokens, _ in prompts), sum(len(one._numbers) for one in choices)
-    return {
+    thought_tokens = sum(one.thought_tokens for one in choices)
+    found = {
         "prompt_tokens": prompt_tokens,
         "completion_tokens": new_tokens,
         "total_tokens": prompt_tokens + new_tokens,
         "prompt_tokens_details": {"cached_tokens": sum(cached for _, cached in prompts)},
     }
+    return found | ({"completion_tokens_details": {"reasoning_tokens": thought_tokens}} if thought_tokens else {})
 
 
 def stored(session: int | None, name: str, resume: str, removed: int) -> Json:

@@ -10,14 +10,14 @@ import re
 from collections.abc import Sequence
 
 from kvdrive.errors import InputError
-from kvdrive.server.calls import Call, Marker, Tool, json_value, named_call
+from kvdrive.server.calls import Marker, Piece, Thought, Tool, json_value, named_call
 from kvdrive.server.grammar import Schema, schema_in_lark
 
 _CHANNEL, _CONSTRAIN, _MESSAGE, _START = "<|channel|>", "<|constrain|>", "<|message|>", "<|start|>"
 _ENDS = ("<|end|>", "<|call|>", "<|return|>")
 _MARKERS = (_CHANNEL, _CONSTRAIN, _MESSAGE, _START, *_ENDS)
 _RECIPIENT = re.compile(r"to=functions\.(\S+)")
-_THOUGHTS = "analysis"  # not for users
+_THOUGHTS = "analysis"
 _BETWEEN = "\n\n"  # two messages that are said
 NO_CHOICE = "this model's calls cannot be told from JSON: send response_format only where tool_choice is none"
 
@@ -45,7 +45,7 @@ class Harmony:
 
 
 class HarmonyReader:
-    """Splits an answer, while it comes, into what is said and calls. Thoughts are not said. See `calls.Reader`.
+    """Splits an answer, while it comes, into what is said, thoughts and calls. See `calls.Reader`.
 
     Text without a header is said, which an answer that keeps to a grammar is.
     """
@@ -56,13 +56,13 @@ class HarmonyReader:
         self._header: str | None = None  # of the message that is read; None: its content has begun
         self._of = "final"  # the header of that content
         self._content = ""  # of a call
-        self._said = self._pause = False
+        self._said = self._pause = self._thought = False
         self.calls = 0
 
-    def put(self, text: str) -> list[str | Call]:
+    def put(self, text: str) -> list[Piece]:
         """The pieces and calls that are certain with this text."""
         self._waiting += text
-        found: list[str | Call] = []
+        found: list[Piece] = []
         while (marker := self._marker()) is not None:
             before, _, self._waiting = self._waiting.partition(marker)
             found += self._text(before) + self._at(marker)
@@ -71,7 +71,7 @@ class HarmonyReader:
         text, self._waiting = self._waiting[:certain], self._waiting[certain:]
         return found + self._text(text)
 
-    def end(self) -> list[str | Call]:
+    def end(self) -> list[Piece]:
         """What is left when no more text comes."""
         text, self._waiting = self._waiting, ""
         return self._text(text) + self._close()
@@ -81,7 +81,7 @@ class HarmonyReader:
         there = [(at, one) for one in _MARKERS if (at := self._waiting.find(one)) >= 0]
         return min(there)[1] if there else None
 
-    def _text(self, text: str) -> list[str | Call]:
+    def _text(self, text: str) -> list[Piece]:
         if not text:
             return []
         if self._header is not None:
@@ -90,13 +90,13 @@ class HarmonyReader:
         if _RECIPIENT.search(self._of):
             self._content += text
             return []
-        return [] if _THOUGHTS in self._of.split() else self._say(text)
+        return self._think(text) if self._is_thought else self._say(text)
 
-    def _at(self, marker: str) -> list[str | Call]:
+    def _at(self, marker: str) -> list[Piece]:
         """What a marker completes."""
         if marker == _MESSAGE:
             self._of, self._header = (self._header or "final").strip(), None
-            self._pause = self._said
+            self._pause = self._thought if self._is_thought else self._said
             return []
         if marker in (_START, *_ENDS):
             found, self._header = self._close(), ""
@@ -107,7 +107,7 @@ class HarmonyReader:
             return found
         return self._text(" ")
 
-    def _close(self) -> list[str | Call]:
+    def _close(self) -> list[Piece]:
         """The end of a message."""
         recipient, content = _RECIPIENT.search(self._of), self._content
         self._of, self._content = "final", ""
@@ -119,6 +119,19 @@ class HarmonyReader:
         self.calls += 1
         return [call] if self._several or self.calls == 1 else []
 
-    def _say(self, text: str) -> list[str | Call]:
+    @property
+    def thinks(self) -> bool:
+        """True while thoughts come."""
+        return self._header is None and self._is_thought
+
+    @property
+    def _is_thought(self) -> bool:
+        return _THOUGHTS in self._of.split()
+
+    def _think(self, text: str) -> list[Piece]:
+        pause, self._pause, self._thought = _BETWEEN if self._pause else "", False, True
+        return [Thought(pause + text)] if text else []
+
+    def _say(self, text: str) -> list[Piece]:
         pause, self._pause, self._said = _BETWEEN if self._pause else "", False, True
         return [pause + text] if text else []

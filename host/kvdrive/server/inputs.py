@@ -11,7 +11,7 @@ from starlette.requests import Request as HttpRequest
 from kvdrive.generation.spelling import as_held
 from kvdrive.server.anthropic_messages import CountRequest, MessagesRequest
 from kvdrive.server.bodies import Bodies
-from kvdrive.server.chat import Chats
+from kvdrive.server.chat import Chats, Encoded
 from kvdrive.server.constraints import calls_of, grammar_of
 from kvdrive.server.engine import ServedModel
 from kvdrive.server.errors import ApiError
@@ -32,8 +32,8 @@ class Input:
     """A request that can be served. `new_tokens`: of an answer to each of `prompts`, at most.
 
     `echoes`: what stands before the answers to each prompt; None: nothing. `grammar`: what the answers keep to.
-    `calls`: how the model writes calls of tools; None: it is offered none. `names`: see `AsChat`. `conversation`: the
-    hash of the messages (see `replays.chain_of`); None: it is no chat.
+    `calls`: how the model writes calls of tools; None: it is offered none. `names`: see `AsChat`. `encoded`: the
+    conversation; None: it is no chat.
     """
 
     request: Request
@@ -43,7 +43,7 @@ class Input:
     calls: AnyFormat | None = None
     echoes: list[str] | None = None
     names: Mapping[str, str] = field(default_factory=dict)
-    conversation: bytes | None = None
+    encoded: Encoded | None = None
 
 
 class Inputs:
@@ -84,9 +84,10 @@ class Inputs:
         """A conversation to answer."""
         return await self._conversation(http, await self._bodies.read(http, ChatRequest))
 
-    async def messages(self, http: HttpRequest) -> Input:
+    async def messages(self, http: HttpRequest) -> tuple[MessagesRequest, Input]:
         """A conversation to answer, as Anthropic's API has it."""
-        return await self.other(http, await self._bodies.read(http, MessagesRequest))
+        request = await self._bodies.read(http, MessagesRequest)
+        return request, await self.other(http, request)
 
     async def response(
         self, http: HttpRequest, name: str, items_of: Callable[[str], Sequence[InputItem]]
@@ -107,21 +108,24 @@ class Inputs:
         request = await self._bodies.read(http, CountRequest)
         with in_words_of(request):
             chat, tenant = as_chat(request), http.state.tenant
-            calls = calls_of(self._checkpoint.tokenizer, chat)
-            return len((await self._prompts.run(lambda: self._chats.encode(chat, calls, tenant))).tokens)
+            calls, thinks = calls_of(self._checkpoint.tokenizer, chat), request.thinks
+            return len((await self._prompts.run(lambda: self._chats.encode(chat, calls, tenant, thinks))).tokens)
 
     async def other(self, http: HttpRequest, request: AsChat, previous: str = "", name: str = "") -> Input:
         """A conversation of another protocol, which goes on with the session `previous` and is saved as `name`."""
         with in_words_of(request):
             chat = as_chat(request).model_copy(update={"session": name or None})
-            return replace(await self._conversation(http, chat, previous), names=request.names)
+            found = await self._conversation(http, chat, previous, request.thinks)
+            return replace(found, names=request.names)
 
-    async def _conversation(self, http: HttpRequest, request: ChatRequest, previous: str = "") -> Input:
+    async def _conversation(
+        self, http: HttpRequest, request: ChatRequest, previous: str = "", thinks: bool | None = None
+    ) -> Input:
         calls, tenant = calls_of(self._checkpoint.tokenizer, request), http.state.tenant
-        found = await self._prompts.run(lambda: self._chats.encode(request, calls, tenant))
+        found = await self._prompts.run(lambda: self._chats.encode(request, calls, tenant, thinks))
         prompt = await self._as_held(found.tokens, http, previous or request.session_name)
         self._check_prompt(prompt, "messages")
-        return replace(await self._checked(request, [prompt], calls), conversation=found.conversation)
+        return replace(await self._checked(request, [prompt], calls), encoded=found)
 
     async def _as_held(self, prompt: list[int], http: HttpRequest, name: str) -> list[int]:
         """The prompt with the tokens that the session `name` holds of the same text, sampled ones included."""
@@ -152,11 +156,15 @@ class Inputs:
             raise ApiError(400, text, param=param, code="invalid_value")
 
     def _new_tokens(self, request: Request, prompt_tokens: int) -> int:
-        """The most tokens of an answer. Raises ApiError where the context has no room for them."""
+        """The most tokens of an answer. Raises ApiError where the context has no room for them, unless the owner lets
+        them be fewer.
+        """
         room = self._settings.context - prompt_tokens
         param, wanted = request.limit
         if wanted is None:
             wanted = room if isinstance(request, ChatRequest) else _COMPLETION_TOKENS
+        if wanted > room and self._settings.allowed.clamps and room >= (request.min_tokens or 0):
+            return room
         if wanted > room:
             text = (
                 f"{param} is too large: the prompt has {prompt_tokens} tokens, and the context holds "

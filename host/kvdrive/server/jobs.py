@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 from kvdrive.choices import PREFILL_CHUNK
 from kvdrive.errors import KvdriveError
@@ -107,7 +108,8 @@ class Job:
     `ask`: jobs of one request have the same number. `leader`: the job of the same request with the same prompt that
     computes it; this one begins once that is done, and finds it stored. `followers`: how many have this one as their
     leader. `scores`: the chances of the prompt's tokens are wanted; they are in `scored` once it is computed.
-    `prompt_done`: the prompt is computed, or never will be by this job.
+    `prompt_done`: the prompt is computed, or never will be by this job. `explain`: is called with the session store, in
+    the scheduler's thread, before its sequence begins; `explained`: what it has returned.
     """
 
     prompt: list[int]
@@ -129,6 +131,8 @@ class Job:
     scores: bool = False
     scored: list[Chances] = field(default_factory=list)
     prompt_done: bool = False
+    explain: Callable[[Any], Any] | None = None
+    explained: Any = None
 
     def tell(self, event: Event) -> None:
         """Notify whoever asked, in the scheduler's thread."""

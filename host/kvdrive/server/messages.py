@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, FailFast, Field, WithJsonS
 from kvdrive.server.calls import TOOL_NAME, Tool, json_value
 from kvdrive.server.fields import Fields, Json, Says, refuse
 
+THOUGHT_IN_TEMPLATES = ("reasoning_content", "thinking")
 _NAMED = "letters, digits, '_', '.' and '-', 64 at most"
 
 
@@ -87,6 +88,9 @@ class Message(Fields):
     ] = None
     tool_call_id: Annotated[str | None, Says("a text", "the call that a message of role tool answers")] = None
     name: Annotated[str | None, Says("a text", "the tool that a message of role tool comes from")] = None
+    reasoning_content: Annotated[
+        str | None, Says("a text", "what was thought before an assistant's message, as the answer had it")
+    ] = None
 
     @model_validator(mode="after")
     def _fits_its_role(self) -> Message:
@@ -96,6 +100,8 @@ class Message(Fields):
             refuse("{param} is for messages of role assistant: leave it out of the others", "tool_calls")
         if (self.tool_call_id is None) != (self.role != "tool"):
             refuse("{param} is for messages of role tool, and each of them needs it", "tool_call_id")
+        if self.reasoning_content is not None and self.role != "assistant":
+            refuse("{param} is for messages of role assistant: leave it out of the others", "reasoning_content")
         if self.name is not None and self.role != "tool":
             refuse("{param} is for messages of role tool: leave it out of the others", "name")
         return self
@@ -109,11 +115,14 @@ class Message(Fields):
     def characters(self) -> int:
         """Characters of all that a template writes of the message."""
         calls = self.tool_calls or ()
-        return len(self.text) + sum(len(one.function.name) + len(one.function.arguments) for one in calls)
+        said = len(self.text) + len(self.reasoning_content or "")
+        return said + sum(len(one.function.name) + len(one.function.arguments) for one in calls)
 
     def for_template(self) -> Json:
-        """The message as chat templates take it."""
+        """The message as chat templates take it. What was thought has one of two names in them."""
         found: Json = {"role": self.role, "content": self.text}
+        if self.reasoning_content:
+            found |= dict.fromkeys(THOUGHT_IN_TEMPLATES, self.reasoning_content)
         if self.tool_calls:
             found["tool_calls"] = [
                 {

@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 from kvdrive.targets.base import TargetStats
 
 RATE_SECONDS = 10
+ANSWERS = "answers by path and status"
 _SEQUENCES = (1, 2, 4, 8, 16, 32, 64)
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 
@@ -118,8 +119,7 @@ class Metrics:
         self._registry.register(self.drive)
         self.sessions = SessionFigures()
         self._registry.register(self.sessions)
-        answers = "answers by path and status"
-        self.requests = Counter("kvdrive_requests", answers, ["path", "status"], registry=self._registry)
+        self.requests = Counter("kvdrive_requests", ANSWERS, ["path", "status"], registry=self._registry)
         resumes = "prompts by how their stored prefix was used: attend, load, recompute as the fastest, none stored"
         self.resumes = Counter("kvdrive_resumes", resumes, ["strategy"], registry=self._registry)
         self.cancelled = self._counter("cancelled_requests", "requests whose client went away")

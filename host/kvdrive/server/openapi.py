@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import kvdrive
 from kvdrive.server.fields import Fields, Json
@@ -32,12 +32,12 @@ _KINDS_OF = {  # of answers that are not JSON alone
 }
 
 
-def document(routes: Iterable[tuple[str, str]], model: str, slots: int) -> Json:
-    """The document for these routes, each a path and a method. `model`: the name that requests have to send."""
+def document(routes: Iterable[tuple[str, str]], models: Sequence[str], slots: int) -> Json:
+    """The document for these routes, each a path and a method. `models`: the names that requests may send."""
     paths: dict[str, Json] = {}
     for path, method in routes:
         name = path.replace(":path}", "}")
-        paths.setdefault(name, {})[method.lower()] = _operation(path, name, method, model, slots)
+        paths.setdefault(name, {})[method.lower()] = _operation(path, name, method, models, slots)
     schemas = {name: part for kind in BODIES.values() for name, part in _schema(kind).get("$defs", {}).items()}
     return {
         "openapi": "3.1.0",
@@ -54,11 +54,11 @@ def document(routes: Iterable[tuple[str, str]], model: str, slots: int) -> Json:
     }
 
 
-def _operation(path: str, name: str, method: str, model: str, slots: int) -> Json:
+def _operation(path: str, name: str, method: str, models: Sequence[str], slots: int) -> Json:
     kind = BODIES.get(path) if method == "POST" else None
     error = _ANTHROPIC_ERROR if path.startswith("/v1/messages") else _ERROR
     kinds = _KINDS_OF.get(path, ("application/json",))
-    parameters = [_in_path(one, model, slots) for one in re.findall(r"{(\w+)}", name)]
+    parameters = [_in_path(one, models, slots) for one in re.findall(r"{(\w+)}", name)]
     for one in sorted(SessionPaths.QUERY.get(path, ())):
         choice = {"enum": ["save", "restore", "erase"]}
         parameters.append({"name": one, "in": "query", "required": True, "schema": choice})
@@ -73,16 +73,16 @@ def _operation(path: str, name: str, method: str, model: str, slots: int) -> Jso
         schema = _schema(kind)
         schema.pop("$defs", None)
         if "model" in schema["properties"]:
-            schema["properties"]["model"] = {"enum": [model]}
+            schema["properties"]["model"] = {"enum": [*models]}
         found["summary"] = str(kind.__doc__).strip()
         found["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
     return found
 
 
-def _in_path(name: str, model: str, slots: int) -> Json:
+def _in_path(name: str, models: Sequence[str], slots: int) -> Json:
     schemas: dict[str, Json] = {
         "slot": {"type": "integer", "minimum": 0, "maximum": slots - 1},
-        "name": {"type": "string", "examples": [model]},
+        "name": {"type": "string", "examples": [*models]},
         "answer": {"type": "string", "pattern": "^[A-Za-z0-9-]{8,64}$"},
     }
     schema = schemas.get(name, {"type": "string", "minLength": 1})

@@ -49,8 +49,6 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "guided_grammar": (),
     "structured_outputs": (),
     "chat_template": (),
-    "chat_template_kwargs": ({},),
-    "reasoning_effort": (),
     "verbosity": ("medium",),
     "modalities": (["text"],),
     "audio": (),
@@ -65,6 +63,7 @@ NO_TOOLS: dict[str, tuple[Any, ...]] = {  # in completions
     "parallel_tool_calls": (False, True),
     "top_logprobs": (0,),
 }
+NO_CHAT: dict[str, tuple[Any, ...]] = {"chat_template_kwargs": ({},), "reasoning_effort": ()}  # in completions
 NO_CANDIDATES: dict[str, tuple[Any, ...]] = {"best_of": (1,), "echo": (False,), "suffix": ("",)}  # in chats
 HARMLESS = {
     "user": "the name of the client's own user, for its statistics",
@@ -337,7 +336,7 @@ _MAX_CHAT_TOKENS = Says(_WHOLE, "as in a completion; default: as many as there i
 class CompletionRequest(Request):
     """`POST /v1/completions`: prompts, as texts or as token numbers."""
 
-    neutral = NEUTRAL | NO_TOOLS
+    neutral = NEUTRAL | NO_TOOLS | NO_CHAT
     limits = ("max_tokens",)
 
     prompt: Annotated[
@@ -426,6 +425,16 @@ def _tool_choice(value: Any) -> str:
     return f":{named['name']}"
 
 
+class TemplateOptions(Fields):
+    """What the model's chat template is asked by name."""
+
+    enable_thinking: Annotated[bool | None, Says("true or false", "false: the model does not think before")] = None
+    thinking: Annotated[bool | None, Says("true or false", "the same, as DeepSeek's templates call it")] = None
+    reasoning_effort: Annotated[
+        Literal["low", "medium", "high"] | None, Says('"low", "medium" or "high"', "the same as outside of it")
+    ] = None
+
+
 class ChatRequest(Request):
     """`POST /v1/chat/completions`: a conversation, which the model answers."""
 
@@ -464,6 +473,17 @@ class ChatRequest(Request):
         ),
     ] = None
     parallel_tool_calls: ParallelCalls = None
+    reasoning_effort: Annotated[
+        Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None,
+        Says(
+            '"none", "minimal", "low", "medium", "high" or "xhigh"',
+            "how much the model thinks, where its chat template has levels; none where it can be switched off",
+        ),
+    ] = None
+    chat_template_kwargs: Annotated[
+        TemplateOptions | None,
+        Says('an object such as {"enable_thinking": false}', "for the chat template, where it knows these names"),
+    ] = None
 
     @model_validator(mode="after")
     def _tools_fit(self) -> ChatRequest:

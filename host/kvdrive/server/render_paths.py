@@ -5,23 +5,30 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
 from kvdrive.server.answer_requests import RenderRequest
-from kvdrive.server.bodies import Bodies
 from kvdrive.server.errors import ApiError
+from kvdrive.server.guard import Handler
 from kvdrive.server.renderer import Renderer
-from kvdrive.server.session_paths import Handler
 
 _MOST_WAITING = 4  # requests of a tenant
+
+
+class Reader(Protocol):
+    """Reads the bodies of requests."""
+
+    async def read(self, http: HttpRequest, kind: type[RenderRequest]) -> RenderRequest:
+        """Raises ApiError."""
 
 
 class RenderPaths:
     """One request is rendered at a time."""
 
-    def __init__(self, bodies: Bodies) -> None:
+    def __init__(self, bodies: Reader) -> None:
         self._bodies = bodies
         self._waiting: Counter[str] = Counter()
         self._renderer = Renderer()

@@ -20,11 +20,14 @@ from kvdrive.generation import conversation
 from kvdrive.generation.tokenizer import Tokenizer
 from kvdrive.server.calls import json_value
 from kvdrive.server.fields import Json
+from kvdrive.server.messages import THOUGHT_IN_TEMPLATES
 from kvdrive.server.tool_formats import AnyFormat, Format
 
 _MOST_ANSWERS, _MOST_TOKENS = 1000, 4 << 20  # of a tenant; 4 bytes a token
-_THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
+_THOUGHTS = re.compile(r"<think>.*?</think>\s*|\[THINK\].*?\[/THINK\]\s*", re.DOTALL)
+_BEGUN = re.compile(r"(<think>|\[THINK\])\s*\Z")
 _ANSWER = "assistant"
+_MARK = "c5f0a9d2e7b14638"  # stands for an answer in a text that a template writes
 
 
 @dataclass
@@ -78,7 +81,8 @@ def link(before: bytes, message: Json) -> bytes:
     Answers that differ in the order of keys, white space around them or thoughts have the same hash.
     """
     if message["role"] == _ANSWER:
-        message = message | {"content": _THOUGHTS.sub("", message["content"]).strip()}
+        message = {name: value for name, value in message.items() if name not in THOUGHT_IN_TEMPLATES}
+        message["content"] = _thoughtless(message["content"])
     return hashlib.sha256(before + _canonical(message)).digest()
 
 
@@ -93,23 +97,39 @@ def as_message(said: str, calls: Sequence[tuple[str, str, str]]) -> Json:
     return found
 
 
-def rest_of(
-    tokenizer: Tokenizer,
-    how: AnyFormat | None,
-    messages: Sequence[Json],
-    tools: Sequence[Json],
-    count: int,
-    text: str,
-) -> str | None:
+@dataclass(frozen=True)
+class Parts:
+    """A conversation and its `text`, made by the model's template. `how`: the format of its calls. `options`: see
+    `conversation.as_text`.
+    """
+
+    how: AnyFormat | None
+    messages: Sequence[Json]
+    tools: Sequence[Json]
+    text: str
+    options: Json = field(default_factory=dict)
+
+    @property
+    def end_of_call(self) -> str:
+        """What stands behind a call; "": that is not known."""
+        return self.how.end if isinstance(self.how, Format) else ""
+
+    def written(self, tokenizer: Tokenizer, messages: Sequence[Json], *, answered: bool = False) -> str:
+        """Messages as text."""
+        return conversation.as_text(tokenizer, messages, self.tools, answered=answered, options=self.options)
+
+
+def rest_of(tokenizer: Tokenizer, parts: Parts, count: int) -> str | None:
     """What stands behind the answer that is message `count` - 1, in the text of all messages; None: it is not clear.
 
     The end of its turn is part of it.
     """
-    before = conversation.as_text(tokenizer, messages[: count - 1], tools)
-    through = conversation.as_text(tokenizer, messages[:count], tools, answered=True)
+    text, end_of_call = parts.text, parts.end_of_call
+    before = parts.written(tokenizer, parts.messages[: count - 1])
+    through = parts.written(tokenizer, parts.messages[:count], answered=True)
     if not (text.startswith(through) and through.startswith(before)):
-        return None
-    answer, end_of_call = through[len(before) :], how.end if isinstance(how, Format) else ""
+        return _behind(tokenizer, parts, count, before)
+    answer = through[len(before) :]
     ends = [at for one in _special(tokenizer) - {end_of_call} if (at := answer.rfind(one)) >= 0]
     ends = [at for at in ends if any(answer[at:].strip() == one for one in _special(tokenizer))]
     if ends:
@@ -117,6 +137,37 @@ def rest_of(
     if end_of_call and end_of_call in answer:
         return answer[answer.rfind(end_of_call) + len(end_of_call) :] + text[len(through) :]
     return None
+
+
+def _behind(tokenizer: Tokenizer, parts: Parts, count: int, before: str) -> str | None:
+    """The same for a template that writes an answer in another way when more follows: without its thoughts, or with
+    another end. A mark stands in the answer, in place of what it says, or of the name in its last call.
+
+    `before`: the prompt of the answer.
+    """
+    messages = parts.messages
+    answer = {name: value for name, value in messages[count - 1].items() if name not in THOUGHT_IN_TEMPLATES}
+    calls = answer.get("tool_calls")
+    if calls and not parts.end_of_call:
+        return None
+    if calls:
+        last = calls[-1] | {"function": calls[-1]["function"] | {"name": _MARK}}
+        answer |= {"tool_calls": [*calls[:-1], last], "content": _thoughtless(answer["content"])}
+    else:
+        answer["content"] = _MARK
+    text = parts.written(tokenizer, [*messages[: count - 1], answer, *messages[count:]])
+    head, mark, rest = text.partition(_MARK)
+    if not mark or _MARK in rest or not _thoughtless(head).startswith(_thoughtless(before)):
+        return None
+    if calls:
+        _, end, rest = rest.partition(parts.end_of_call)
+        return rest if end else None
+    return rest
+
+
+def _thoughtless(text: str) -> str:
+    """A text without thoughts, closed or only begun, and white space around it."""
+    return _BEGUN.sub("", _THOUGHTS.sub("", text)).strip()
 
 
 def _special(tokenizer: Tokenizer) -> set[str]:

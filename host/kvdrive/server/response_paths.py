@@ -10,11 +10,12 @@ from starlette.responses import JSONResponse, Response
 
 from kvdrive.server.answering import Answering
 from kvdrive.server.fields import Json, taken
+from kvdrive.server.guard import Handler
 from kvdrive.server.inputs import Inputs
 from kvdrive.server.kept_responses import Kept, KeptResponses
 from kvdrive.server.responses_answers import ResponseAnswer
 from kvdrive.server.responses_requests import InputItem
-from kvdrive.server.session_paths import Handler, SessionPaths
+from kvdrive.server.session_paths import SessionPaths
 
 
 class ResponsePaths:

@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
-from kvdrive.server.calls import Call
+from kvdrive.server.calls import Call, Piece, Thought
 from kvdrive.server.errors import ApiError
 from kvdrive.server.fields import Json
 from kvdrive.server.generation import Generation
@@ -28,11 +28,12 @@ class ResponseAnswer:
         self._events = 0
 
     def whole(self, choices: Sequence[Generation]) -> Json:
-        """See Documents. What is said comes before what is called."""
+        """See Documents. What is thought comes before what is said, and that before what is called."""
         (generation,) = choices
         said = generation.said
         text = "".join(one for one in said if isinstance(one, str))
-        output = [_message(_named("msg"), text)] if text else []
+        output = [_reasoning(_named("rs"), thoughts)] if (thoughts := generation.thoughts) else []
+        output += [_message(_named("msg"), text)] if text else []
         output += [_call(_named("fc"), one) for one in said if isinstance(one, Call)]
         return self._ended(output, generation)
 
@@ -40,28 +41,29 @@ class ResponseAnswer:
         """See Documents."""
         (generation,) = choices
         output: list[Json] = []
-        message, text = "", ""
+        item: _Item | None = None
         try:
             for kind in ("response.created", "response.in_progress"):
                 yield self._event(kind, response=self._document("in_progress", []))
             async for piece in generation.pieces():
+                if item and not item.takes(piece):
+                    for event in self._closed(output, item):
+                        yield event
+                    item = None
                 if isinstance(piece, Call):
-                    if message:
-                        for event in self._said(output, message, text):
-                            yield event
-                        message, text = "", ""
                     for event in self._called(output, piece):
                         yield event
                     continue
-                if not message:
-                    message = _named("msg")
-                    for event in self._opened(output, message):
+                if item is None:
+                    item = _Item(thinks=isinstance(piece, Thought))
+                    for event in self._opened(output, item):
                         yield event
-                text += piece
-                place = {"item_id": message, "output_index": len(output), "content_index": 0}
-                yield self._event("response.output_text.delta", delta=piece, logprobs=[], **place)
-            if message:
-                for event in self._said(output, message, text):
+                delta = piece.text if isinstance(piece, Thought) else piece
+                item.text += delta
+                place = {"item_id": item.name, "output_index": len(output), "content_index": 0}
+                yield self._event(f"response.{item.kind}.delta", delta=delta, **item.more, **place)
+            if item:
+                for event in self._closed(output, item):
                     yield event
             last = self._ended(output, generation)
             yield self._event(f"response.{last['status']}", response=last)
@@ -70,20 +72,19 @@ class ResponseAnswer:
             failed = self._document("failed", output) | {"error": found}
             yield self._event("response.failed", response=failed)
 
-    def _opened(self, output: list[Json], message: str) -> Iterator[str]:
-        item = _message(message, "") | {"status": "in_progress", "content": []}
-        yield self._event("response.output_item.added", output_index=len(output), item=item)
-        place = {"item_id": message, "output_index": len(output), "content_index": 0}
-        yield self._event("response.content_part.added", part=_part(""), **place)
+    def _opened(self, output: list[Json], item: _Item) -> Iterator[str]:
+        begun = item.document() | {"status": "in_progress", "content": []}
+        yield self._event("response.output_item.added", output_index=len(output), item=begun)
+        place = {"item_id": item.name, "output_index": len(output), "content_index": 0}
+        yield self._event("response.content_part.added", part=item.part(), **place)
 
-    def _said(self, output: list[Json], message: str, text: str) -> Iterator[str]:
-        """The end of a message, which becomes part of `output`."""
-        place = {"item_id": message, "output_index": len(output), "content_index": 0}
-        yield self._event("response.output_text.done", text=text, logprobs=[], **place)
-        yield self._event("response.content_part.done", part=_part(text), **place)
-        item = _message(message, text)
-        yield self._event("response.output_item.done", output_index=len(output), item=item)
-        output.append(item)
+    def _closed(self, output: list[Json], item: _Item) -> Iterator[str]:
+        """The end of a message or of thoughts, which become part of `output`."""
+        place = {"item_id": item.name, "output_index": len(output), "content_index": 0}
+        yield self._event(f"response.{item.kind}.done", text=item.text, **item.more, **place)
+        yield self._event("response.content_part.done", part=item.part(), **place)
+        yield self._event("response.output_item.done", output_index=len(output), item=item.document())
+        output.append(item.document())
 
     def _called(self, output: list[Json], call: Call) -> Iterator[str]:
         """A whole call, which becomes part of `output`."""
@@ -105,7 +106,7 @@ class ResponseAnswer:
             "input_tokens": counts["prompt_tokens"],
             "input_tokens_details": counts["prompt_tokens_details"],
             "output_tokens": counts["completion_tokens"],
-            "output_tokens_details": {"reasoning_tokens": 0},
+            "output_tokens_details": {"reasoning_tokens": generation.thought_tokens},
             "total_tokens": counts["total_tokens"],
         }
         found["kvdrive"] = generation.stored
@@ -141,6 +142,29 @@ class ResponseAnswer:
         return f"event: {kind}\ndata: {json.dumps(document, ensure_ascii=False)}\n\n"
 
 
+class _Item:
+    """A message that comes, or thoughts."""
+
+    def __init__(self, *, thinks: bool) -> None:
+        self._thinks = thinks
+        self.name = _named("rs" if thinks else "msg")
+        self.kind = "reasoning_text" if thinks else "output_text"  # in names of events
+        self.more: Json = {} if thinks else {"logprobs": []}
+        self.text = ""
+
+    def takes(self, piece: Piece) -> bool:
+        """True if a piece is of this item."""
+        return not isinstance(piece, Call) and isinstance(piece, Thought) == self._thinks
+
+    def part(self) -> Json:
+        """Its only part, as far as it has come."""
+        return {"type": self.kind, "text": self.text} if self._thinks else _part(self.text)
+
+    def document(self) -> Json:
+        """The item, as far as it has come."""
+        return _reasoning(self.name, self.text) if self._thinks else _message(self.name, self.text)
+
+
 def _named(kind: str) -> str:
     return f"{kind}_{uuid.uuid4().hex}"
 
@@ -156,3 +180,8 @@ def _message(name: str, text: str) -> Json:
 def _call(name: str, call: Call) -> Json:
     called = {"call_id": call.id, "name": call.name, "arguments": call.arguments}
     return {"type": "function_call", "id": name, "status": "completed", **called}
+
+
+def _reasoning(name: str, text: str) -> Json:
+    content = [{"type": "reasoning_text", "text": text}]
+    return {"id": name, "type": "reasoning", "status": "completed", "summary": [], "content": content}

@@ -29,7 +29,8 @@ class InputPart(Fields):
     harmless: ClassVar[dict[str, str]] = {"annotations": "of an earlier answer", "logprobs": "of an earlier answer"}
 
     type: Annotated[
-        Literal["input_text", "output_text"], Says('"input_text" or "output_text": other parts are not served')
+        Literal["input_text", "output_text", "reasoning_text"],
+        Says('"input_text", "output_text" or "reasoning_text": other parts are not served'),
     ]
     text: Annotated[str, Says("a text")]
 
@@ -43,8 +44,9 @@ _Parts = Annotated[
 
 
 class InputItem(OfTypes):
-    """A message, a call of a tool, or its result."""
+    """A message, a call of a tool, its result, or what was thought."""
 
+    neutral: ClassVar[dict[str, tuple[Any, ...]]] = {"encrypted_content": ()}
     harmless: ClassVar[dict[str, str]] = {
         "id": "the item in an earlier answer",
         "status": "of an earlier answer",
@@ -52,14 +54,19 @@ class InputItem(OfTypes):
     }
 
     type: Annotated[
-        Literal["message", "function_call", "function_call_output"],
-        Says('"message", "function_call" or "function_call_output"', "default: message"),
+        Literal["message", "function_call", "function_call_output", "reasoning"],
+        Says('"message", "function_call", "function_call_output" or "reasoning"', "default: message"),
     ] = "message"
     role: Annotated[
         Literal["system", "developer", "user", "assistant"] | None,
         Says('"system", "developer", "user" or "assistant"', "of a message"),
     ] = None
-    content: Annotated[_Parts, Says("a text, or a list of parts with type and text", "of a message")] = None
+    content: Annotated[
+        _Parts, Says("a text, or a list of parts with type and text", "of a message, or what was thought")
+    ] = None
+    summary: Annotated[
+        list[Any] | None, Says("`[]`", "of what was thought; this server writes none"), Field(max_length=0)
+    ] = None
     call_id: Annotated[str | None, Says("a text", "of a call and of its result")] = None
     name: Annotated[str | None, Field(pattern=TOOL_NAME), Says("the name of a tool", "of a call")] = None
     arguments: Annotated[str | None, AfterValidator(check_arguments), Says("a JSON object, as text", "of a call")] = (
@@ -72,6 +79,7 @@ class InputItem(OfTypes):
         "message": (("role", "content"), ()),
         "function_call": (("call_id", "name", "arguments"), ()),
         "function_call_output": (("call_id", "output"), ()),
+        "reasoning": ((), ("content", "summary")),
     }
 
     @property
@@ -87,6 +95,8 @@ class InputItem(OfTypes):
             return {"role": "assistant", "tool_calls": [{"id": self.call_id, "type": "function", "function": function}]}
         if self.type == "function_call_output":
             return {"role": "tool", "tool_call_id": self.call_id, "content": _text(self.output)}
+        if self.type == "reasoning":
+            return {"role": "assistant", "reasoning_content": _text(self.content)}
         return {"role": self.role, "content": _text(self.content)}
 
 
@@ -145,6 +155,17 @@ class TextOptions(Fields):
     format: Annotated[TextFormat | None, Says("an object with type", "the answer is JSON, of a schema")] = None
 
 
+class ReasoningOptions(Fields):
+    """How much the model thinks before it answers."""
+
+    neutral: ClassVar[dict[str, tuple[Any, ...]]] = {"summary": ("auto",), "generate_summary": ("auto",)}
+
+    effort: Annotated[
+        Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None,
+        Says('"none", "minimal", "low", "medium", "high" or "xhigh"', "as `reasoning_effort` of a chat"),
+    ] = None
+
+
 class ResponseRequest(AsChat):
     """`POST /v1/responses`: a conversation, which the model answers, as OpenAI's newer API has it."""
 
@@ -155,7 +176,6 @@ class ResponseRequest(AsChat):
         "max_tool_calls": (),
         "prompt": (),
         "prompt_cache_retention": (),
-        "reasoning": ({},),
         "service_tier": ("auto", "default"),
         "stream_options": ({"include_obfuscation": False},),
         "top_logprobs": (0,),
@@ -171,6 +191,7 @@ class ResponseRequest(AsChat):
     names: ClassVar[dict[str, str]] = {
         "messages": "input",
         "max_completion_tokens": "max_output_tokens",
+        "reasoning_effort": "reasoning.effort",
         "response_format": "text.format",
     }
 
@@ -213,6 +234,7 @@ class ResponseRequest(AsChat):
     ] = None
     parallel_tool_calls: ParallelCalls = None
     text: Annotated[TextOptions | None, Says("an object with format", "how the answer is written")] = None
+    reasoning: Annotated[ReasoningOptions | None, Says("an object with effort", "how much the model thinks")] = None
 
     @model_validator(mode="after")
     def _choice_is_known(self) -> ResponseRequest:
@@ -236,11 +258,15 @@ class ResponseRequest(AsChat):
         messages: list[Json] = [{"role": "system", "content": self.instructions}] if self.instructions else []
         for item in self.input:
             message = item.for_chat()
-            if "tool_calls" in message and messages and messages[-1]["role"] == "assistant":
-                last = messages[-1]
+            last = messages[-1] if messages and messages[-1]["role"] == message["role"] == "assistant" else {}
+            thought_only = last.keys() == {"role", "reasoning_content"}
+            if "tool_calls" in message and last:
                 messages[-1] = last | {"tool_calls": last.get("tool_calls", []) + message["tool_calls"]}
+            elif thought_only and "content" in message:
+                messages[-1] = last | message
             else:
                 messages.append(message)
+        messages = [one for one in messages if one.keys() != {"role", "reasoning_content"}]  # nothing followed
         names = ("model", "stream", "temperature", "top_p", "parallel_tool_calls")
         found: Json = {"messages": messages, "max_completion_tokens": self.max_output_tokens}
         found |= {name: getattr(self, name) for name in names}
@@ -250,6 +276,8 @@ class ResponseRequest(AsChat):
             choice = self.tool_choice
             named = {"type": "function", "function": {"name": choice["name"]}} if isinstance(choice, dict) else choice
             found["tool_choice"] = named
+        if self.reasoning and self.reasoning.effort:
+            found["reasoning_effort"] = self.reasoning.effort
         if self.text and self.text.format:
             found["response_format"] = self.text.format.for_chat()
         return found

@@ -45,7 +45,7 @@ class Scheduler:
         self._changed = threading.Condition()
         self._waiting: deque[Job] = deque()
         self._turns: Turns | None = None
-        self._idle_count = 0
+        self._idle_count = self._beginning = 0
         self._tasks: deque[tuple[Future[Any], Callable[[SessionStore], Any]]] = deque()
         self._seen: list[Request] = []
         self._stopping = False
@@ -53,7 +53,7 @@ class Scheduler:
         self.failure: Exception | None = None
         self._thread = threading.Thread(target=self._serve, name="generation", daemon=True)
         metrics.watch("requests_waiting", "requests in the queue", lambda: len(self._waiting))
-        metrics.watch("sequences_running", "sequences in generation", lambda: len(self._running))
+        metrics.watch("sequences_running", "sequences in generation", lambda: self.load[1])
         metrics.watch("sequences_idle", "finished sequences stored on the drive", lambda: self._idle_count)
 
     def start(self) -> None:
@@ -97,7 +97,7 @@ class Scheduler:
     @property
     def load(self) -> tuple[int, int]:
         """The numbers of waiting and of running jobs."""
-        return len(self._waiting), len(self._running)
+        return len(self._waiting), len(self._running) + self._beginning
 
     @property
     def slot_count(self) -> int:
@@ -165,6 +165,7 @@ class Scheduler:
             if self._stopping:
                 return False
             jobs = self._next_jobs()
+            self._beginning = len(jobs)
         for job in jobs:
             limits = self._limits
             running = [(limits.room(one.job), engine.unsaved(one.sequence), one.held) for one in turns.running]
@@ -174,6 +175,7 @@ class Scheduler:
                 turns.begin(job)
             except (InputError, UnsupportedError) as error:
                 job.tell(End(error))
+            self._beginning -= 1
         self._look_ahead(engine)
         return True
 

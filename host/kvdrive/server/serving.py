@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import socket
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import uvicorn
+from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from kvdrive.errors import InputError
 from kvdrive.server.app import application
@@ -16,8 +17,7 @@ from kvdrive.server.engine import Runtime
 from kvdrive.server.jobs import Limits
 from kvdrive.server.metrics import Metrics
 from kvdrive.server.scheduler import Scheduler
-from kvdrive.server.settings import Settings
-from kvdrive.server.tenants import Tenants
+from kvdrive.server.settings import Allowed, Settings
 
 _SHUTDOWN_SECONDS = 5  # how long a stopping server waits for open streams
 _TURNS = 16  # contexts that a conversation may have in all, if old tokens are removed
@@ -28,41 +28,49 @@ class Serving:
     """`address`: host and port, 0: a free one. `limits`: without tokens, there is room for as many contexts as run.
 
     `name`: the model's for clients, "": that of its folder. `prompt_tokens`: of the longest prompt, 0: as many as fit.
-    See `Settings` for the rest.
     """
 
     address: tuple[str, int]
-    tenants: Tenants
     limits: Limits
     name: str = ""
     prompt_tokens: int = 0
-    seconds: float = math.inf
-    open_metrics: bool = False
-    ignore_unknown: bool = False
-    origins: tuple[str, ...] = ()
+    allowed: Allowed = field(default_factory=Allowed)
 
 
 def run(runtime: Runtime, how: Serving) -> None:
     """Serve until a signal comes. Raises InputError, UnsupportedError, TargetError."""
-    listening = _bind(*how.address)
+    listening = bind(*how.address)
+    app, settings = opened(runtime, how)
+    print(f"serving {settings.name} at {base_of(how.address, listening)}", flush=True)
+    serve(app, listening)
+
+
+def opened(runtime: Runtime, how: Serving) -> tuple[Starlette, Settings]:
+    """The application, with the engine open. Raises InputError, UnsupportedError, TargetError."""
     limits, longest = _limits(runtime, how.limits)
     metrics = Metrics()
     scheduler = Scheduler(runtime.engine(limits), limits, metrics, runtime.drafts)
     scheduler.start()
-    settings = Settings(
-        how.name or runtime.name, how.prompt_tokens or longest - 1, longest, how.tenants, how.open_metrics,
-        how.seconds, how.ignore_unknown, how.origins,
-    )  # fmt: skip
+    settings = Settings(how.name or runtime.name, how.prompt_tokens or longest - 1, longest, how.allowed)
+    return application(runtime.model, scheduler, metrics, settings), settings
+
+
+def serve(app: ASGIApp, listening: socket.socket) -> None:
+    """Answer clients until a signal comes."""
     server = uvicorn.Config(
-        application(runtime.model, scheduler, metrics, settings),
+        app,
         http=partial(GuardedProtocol, Patience(places())),  # type: ignore[arg-type]
         ws="none",
         backlog=BACKLOG,
         log_level="warning",
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
-    print(f"serving {settings.name} at http://{how.address[0]}:{listening.getsockname()[1]}/v1", flush=True)
     uvicorn.Server(server).run(sockets=[listening])
+
+
+def base_of(address: tuple[str, int], listening: socket.socket) -> str:
+    """What clients take as the server's base address."""
+    return f"http://{address[0]}:{listening.getsockname()[1]}/v1"
 
 
 def _limits(runtime: Runtime, given: Limits) -> tuple[Limits, int]:
@@ -81,7 +89,7 @@ def _limits(runtime: Runtime, given: Limits) -> tuple[Limits, int]:
     return replace(given, tokens=tokens, chunk=chunk, context=context), max(longest, _TURNS * context)
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int) -> socket.socket:
     """A listening socket. Raises InputError when the address cannot be bound."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import ClassVar, TypeVar
 
 from starlette.requests import Request as HttpRequest
@@ -16,11 +16,11 @@ from kvdrive.prefix.entry import Entry
 from kvdrive.server.engine import SessionStore
 from kvdrive.server.errors import ApiError
 from kvdrive.server.fields import Json, parse
+from kvdrive.server.guard import Handler
 from kvdrive.server.protocol import SlotRequest
 from kvdrive.server.scheduler import Scheduler
 
 Result = TypeVar("Result")
-Handler = Callable[[HttpRequest], Awaitable[Response]]
 Slot = tuple[str, int]  # whose it is, and its number
 _BODY_BYTES = 4096
 
@@ -45,18 +45,19 @@ class SessionPaths:
             ("/slots/{slot}", "POST", self._slot),
         ]
 
-    async def tokens(self, name: str, tenant: str) -> list[int]:
-        """The tokens of the session with this name; empty without one. Raises ApiError."""
-
-        def tokens(store: SessionStore) -> list[int]:
-            return store.lookup_of(tenant).tokens_of(name)
-
+    async def with_store(self, work: Callable[[SessionStore], Result]) -> Result | None:
+        """Call `work` in the scheduler's thread; None where no sessions are stored. Raises ApiError."""
         try:
-            return await asyncio.wrap_future(self._scheduler.with_sessions(tokens)) if name else []
+            return await asyncio.wrap_future(self._scheduler.with_sessions(work))
         except UnsupportedError:
-            return []
+            return None
         except KvdriveError as error:
             raise ApiError(503, str(error), code="unavailable") from error
+
+    async def tokens(self, name: str, tenant: str) -> list[int]:
+        """The tokens of the session with this name; empty without one. Raises ApiError."""
+        found = await self.with_store(lambda store: store.lookup_of(tenant).tokens_of(name)) if name else None
+        return found or []
 
     async def forget(self, name: str, tenant: str) -> None:
         """Remove the session with this name, if there is one that no request uses. Raises ApiError."""
@@ -66,12 +67,7 @@ class SessionPaths:
             if entry is not None and not entry.owner:
                 store.stored.drop([entry.id])
 
-        try:
-            await asyncio.wrap_future(self._scheduler.with_sessions(forget))
-        except UnsupportedError:
-            return
-        except KvdriveError as error:
-            raise ApiError(503, str(error), code="unavailable") from error
+        await self.with_store(forget)
 
     async def _list(self, http: HttpRequest) -> Response:
         tenant = http.state.tenant

@@ -12,6 +12,7 @@ from kvdrive.errors import KvdriveError
 from kvdrive.server.call_reader import reader_of
 from kvdrive.server.calls import Call
 from kvdrive.server.constraints import asks_for_grammar
+from kvdrive.server.differences import difference
 from kvdrive.server.engine import ServedModel
 from kvdrive.server.errors import ApiError
 from kvdrive.server.generation import Form, Generation
@@ -20,6 +21,7 @@ from kvdrive.server.jobs import Event, Job, QueueFull
 from kvdrive.server.replays import Replays, as_message, link
 from kvdrive.server.scheduler import Scheduler
 from kvdrive.server.settings import Settings
+from kvdrive.server.thoughts import ThoughtReader
 
 
 class Submissions:
@@ -29,10 +31,10 @@ class Submissions:
         self._tokenizer, self._stop_ids = checkpoint.tokenizer, checkpoint.stop_ids
         self._scheduler = scheduler
         self._replays = replays
-        self._seconds = settings.seconds
+        self._seconds = settings.allowed.seconds
 
-    def submit(self, wanted: Input, tenant: str) -> list[Generation]:
-        """Queue a job for each candidate of each prompt, in this order. Raises ApiError."""
+    def submit(self, wanted: Input, tenant: str, arrived: float) -> list[Generation]:
+        """Queue a job for each candidate of each prompt, in this order. `arrived`: see Job. Raises ApiError."""
         choices = []
         jobs: list[Job] = []
         for place in range(len(wanted.prompts)):
@@ -40,7 +42,7 @@ class Submissions:
             for number in range(wanted.request.candidates):
                 events: asyncio.Queue[Event] = asyncio.Queue()
                 job = self._job(wanted, place, number, events)
-                job.tenant, job.leader = tenant, leader
+                job.tenant, job.leader, job.arrived = tenant, leader, arrived
                 job.ask = jobs[0].ask if jobs else job.ask
                 leader = leader or job
                 jobs.append(job)
@@ -70,12 +72,16 @@ class Submissions:
             job.chances = 0  # candidates are compared by them
         job.scores, job.followers = request.scores, 0 if number else request.candidates - 1
         job.session = request.session_name
+        if wanted.encoded is not None:
+            job.explain = lambda store: difference(self._tokenizer, store, job.tenant, job.prompt)
         job.seconds = min(request.deadline_seconds or math.inf, self._seconds)
         return job
 
     def _form(self, wanted: Input, place: int, tenant: str) -> Form:
         """How an answer to the prompt at `place` is read."""
-        request = wanted.request
+        request, thoughts = wanted.request, None
+        if wanted.encoded and not wanted.grammar:  # an answer with a grammar has no thoughts
+            thoughts = wanted.encoded.thoughts
         return Form(
             request.stops,
             None if wanted.echoes is None else wanted.echoes[place],
@@ -83,13 +89,15 @@ class Submissions:
             asks_for_grammar(request),
             wanted.names,
             self._keeper(wanted, tenant),
+            thoughts and ThoughtReader(thoughts[0], begun=thoughts[1]),
+            shows_special=thoughts is not None and thoughts[0].is_special(self._tokenizer),
         )
 
     def _keeper(self, wanted: Input, tenant: str) -> Callable[[Generation], None] | None:
         """Keeps the tokens of an answer for the next turn of its conversation."""
-        before = wanted.conversation
-        if before is None:
+        if wanted.encoded is None:
             return None
+        before = wanted.encoded.conversation
 
         def keep(answer: Generation) -> None:
             said = "".join(one for one in answer.said if isinstance(one, str))

@@ -11,9 +11,9 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 import kvdrive
 from kvdrive.server.bodies import Bodies
 from kvdrive.server.engine import ServedModel
-from kvdrive.server.errors import ApiError
+from kvdrive.server.errors import NO_EMBEDDINGS, ApiError
 from kvdrive.server.fields import Json
-from kvdrive.server.session_paths import Handler
+from kvdrive.server.guard import Handler
 from kvdrive.server.settings import Settings
 from kvdrive.server.token_requests import DetokenizeRequest, TokenizeRequest
 
@@ -100,5 +100,4 @@ class TokenPaths:
         )
 
     async def _embeddings(self, http: HttpRequest) -> Response:
-        text = "this server's model writes text and gives no embeddings: ask a server that has a model for them"
-        raise ApiError(400, text, param="model", code="unsupported_path")
+        raise ApiError(400, NO_EMBEDDINGS, param="model", code="unsupported_path")

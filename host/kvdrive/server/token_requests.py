@@ -8,10 +8,15 @@ from pydantic import FailFast, Field
 
 from kvdrive.server.fields import Fields, Says
 
+NamedModel = Annotated[
+    str | None, Says("the name of a model, as /v1/models has it", "the model; needed where the server has several")
+]
+
 
 class TokenizeRequest(Fields):
     """`POST /tokenize`: the tokens of a text, as llama.cpp's server has it."""
 
+    model: NamedModel = None
     content: Annotated[str, Says("a text", "what is tokenized")]
     add_special: Annotated[
         bool | None, Says("true or false", "true: with the tokens that the model wants first or last; default: false")
@@ -27,6 +32,7 @@ class TokenizeRequest(Fields):
 class DetokenizeRequest(Fields):
     """`POST /detokenize`: the text of tokens, as llama.cpp's server has it."""
 
+    model: NamedModel = None
     tokens: Annotated[
         list[Annotated[int, Field(ge=0)]], FailFast(), Says("a list of token numbers", "what the text is made of")
     ]

@@ -52,6 +52,8 @@ class Turns:
 
     def begin(self, job: Job) -> None:
         """Let a job join. Raises InputError for the name of a session that is in use."""
+        if job.explain and self._engine.store:
+            job.explained = job.explain(self._engine.store)
         begun = self._engine.begin(job.asked)
         sequence, cached = begun.sequence, begun.sequence.computed
         job.slot = min(set(range(self._limits.running)) - {running.job.slot for running in self.running})

@@ -139,7 +139,8 @@ def blocks(role, *several):
     [
         ({"max_tokens": None}, "max_tokens"),
         ({"temperature": 1.5}, "temperature"),
-        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "thinking"),
+        ({"thinking": {"type": "enabled"}}, "thinking.budget_tokens"),
+        (blocks("user", {"type": "thinking", "thinking": "x"}), "messages[0].content"),
         ({"mcp_servers": [{}]}, "mcp_servers"),
         ({"wishes": 1}, "wishes"),
         ({"tool_choice": {"type": "tool"}}, "tool_choice.name"),

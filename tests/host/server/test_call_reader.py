@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kvdrive.errors import InputError
 from kvdrive.server.call_reader import CallReader, reader_of
-from kvdrive.server.calls import Call, Tool
+from kvdrive.server.calls import Call, Thought, Tool
 from kvdrive.server.tool_formats import FORMATS, format_of
 
 BY_NAME = {one.name.split(",")[0]: one for one in FORMATS}
@@ -173,7 +173,8 @@ def test_a_template_without_a_known_format_is_refused(template, sentence):
 def test_thoughts_of_a_message_in_pieces_are_never_said():
     reader = reader_of(BY_NAME["GPT-OSS"])
     text = f"{THOUGHT}<|channel|>final<|message|>It rains."
-    assert [piece for letter in text[:-9] for piece in reader.put(letter)] == []
+    thought = [piece for letter in text[:-9] for piece in reader.put(letter)]
+    assert all(isinstance(piece, Thought) for piece in thought)
     assert reader.put(text[-9:]) == ["It rains."]
 
 

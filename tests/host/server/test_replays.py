@@ -9,7 +9,7 @@ from served_here import ServedHere
 from transformers import AutoTokenizer
 
 from kvdrive.generation import conversation
-from kvdrive.server.replays import Replays, as_message, chain_of, link, rest_of
+from kvdrive.server.replays import Parts, Replays, as_message, chain_of, link, rest_of
 from kvdrive.server.tenants import Tenants
 from kvdrive.server.tool_formats import format_of
 
@@ -122,7 +122,11 @@ def test_another_tenant_begins_with_nothing_of_it(client):
             TEMPLATE.replace("{% endfor %}\n{% endfor %}", "{% endfor %}<end>\n{% endfor %}"),
             "<end>\n[tool]sunny<end>\n[assistant]",
         ),
-        (TEMPLATE.replace("{% if add_generation_prompt %}[assistant]{% endif %}", "[assistant]"), None),  # not in parts
+        (  # it writes the beginning of an answer behind one that ends the conversation, too
+            TEMPLATE.replace("{% if add_generation_prompt %}[assistant]{% endif %}", "[assistant]"),
+            "[tool]sunny[assistant]",
+        ),
+        (TEMPLATE.replace("{%- for m", "{{ messages | length }}{%- for m"), None),  # the beginning depends on the end
         (TEMPLATE.replace("</tool_call>", "</call>"), None),  # no end is known
     ],
 )
@@ -131,7 +135,7 @@ def test_an_answer_is_cut_out_of_what_the_template_writes(tools_checkpoint, temp
     tokenizer.chat_template = template
     messages = [*messages_of('{"a": 1}'), {"role": "tool", "tool_call_id": "call_1", "content": "sunny"}]
     text = conversation.as_text(tokenizer, messages, [WEATHER])
-    assert rest_of(tokenizer, format_of(TEMPLATE), messages, [WEATHER], 2, text) == rest
+    assert rest_of(tokenizer, Parts(format_of(TEMPLATE), messages, [WEATHER], text), 2) == rest
 
 
 def messages_of(arguments, content=""):

@@ -3,6 +3,7 @@
 
 import { isRunning } from "./answers.js";
 import { byId, make, pause, say } from "./dom.js";
+import { about } from "./models.js";
 import * as server from "./server.js";
 import * as talks from "./talks.js";
 import { branchesOf, sessionsOf } from "./tree.js";
@@ -84,7 +85,7 @@ function showOthers(all) {
 function removeOther(session, name) {
   hidden.add(session.id);
   showList();
-  offer(`“${name}” is removed.`, () => { hidden.delete(session.id); showList(); }, () => drop(session.name || session.id));
+  offer(`“${name}” is removed.`, () => { hidden.delete(session.id); showList(); }, () => drop(session.name || session.id, session.model));
   byId("undo-button").focus();
 }
 
@@ -99,16 +100,16 @@ export async function removeTalk(talk) {
 }
 
 export async function purge(talk) {
-  const kept = new Set(sessions.map((one) => one.name));
-  for (const name of sessionsOf(talk)) if (kept.has(name)) await drop(name);
+  const names = sessionsOf(talk);
+  for (const one of sessions) if (names.has(one.name)) await drop(one.name, one.model);
   await talks.forget(talk);
 }
 
 // Remove a session from the drive.
-async function drop(name) {
+async function drop(name, model) {
   for (let tried = 1; ; tried++) {
     try {
-      return await server.remove(`v1/sessions/${name}`);
+      return await server.remove(about(`v1/sessions/${name}`, model));
     } catch (error) {
       if (error.status === 404) return null;
       if (error.status !== 409 || tried === TRIES) return say(`The drive still has “${name}”: ${error.message}`, { bad: true });

@@ -9,6 +9,7 @@ import "./files.js";
 import { showFigures } from "./figures.js";
 import { askForKey, isAsking, whenGiven } from "./key.js";
 import { purge, setSessions } from "./list.js";
+import { about, readModels, whenChosen } from "./models.js";
 import "./options.js";
 import { get, isAway } from "./server.js";
 import * as talks from "./talks.js";
@@ -23,7 +24,8 @@ async function look() {
   clearTimeout(timer);
   timer = 0;
   try {
-    const stats = await get("v1/stats");
+    await readModels();
+    const stats = await get(about("v1/stats"));
     const stored = stats.sessions ? (await get("v1/sessions")).data : [];
     setModel(stats.model);
     showFigures(stats, stored);
@@ -64,6 +66,7 @@ function goOn() {
 
 byId("try-now").addEventListener("click", look);
 whenGiven(look);
+whenChosen(look);
 document.addEventListener("visibilitychange", () => { if (document.visibilityState === "visible" && !isAsking()) look(); });
 
 await talks.load();
