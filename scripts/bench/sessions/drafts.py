@@ -126,10 +126,10 @@ def measure(
 
 def run(setup: Setup) -> list[Block]:
     """A row for each answer."""
-    work = setup.size(Work(4_000, 256), Work(400, 60, 20))
+    work = setup.size(Work(1_000, 120), Work(400, 60, 20))
     checkpoint = checkpoints.load("mini", "float32", "cpu")
     text = code(checkpoint, work.prompt + work.answer)
-    found = measure(checkpoint, text, answers_of(text, work), work, setup.size(3, 1), setup)
+    found = measure(checkpoint, text, answers_of(text, work), work, setup.size(5, 1), setup)
     return [Block("drafts", [table(work, found)], {"work": asdict(work), "rounds": found.rounds})]
 
 
