@@ -21,6 +21,7 @@ LAST = "[...document.querySelectorAll('.assistant .text')].at(-1).textContent"
 NOTE = "[...document.querySelectorAll('.assistant .note')].at(-1).textContent"
 STATUS = "document.getElementById('status').textContent"
 IDLE = "!document.getElementById('send').hidden && document.getElementById('log').getAttribute('aria-busy') === 'false'"
+RENDERED = "document.querySelectorAll('.plain').length === 0"  # answers are plain text until the server has sent HTML
 BUSY = "document.getElementById('send').hidden"
 READY = "document.getElementById('model').textContent !== ''"
 TITLES = "[...document.querySelectorAll('#conversations .open b')].map((one) => one.textContent)"
@@ -301,7 +302,7 @@ def test_answers_and_code_are_copied(server, page):
 def test_an_edited_question_is_a_branch_that_the_drive_forks(server, page):
     begin(page, server, 6)
     ask(page, "The drive keeps the keys and the values of every token.")
-    page.wait(IDLE)
+    page.wait(f"{IDLE} && {RENDERED}")
     first = page.value(LAST)
     ask(page, "What does the host do?")
     page.wait(IDLE)
@@ -313,7 +314,7 @@ def test_an_edited_question_is_a_branch_that_the_drive_forks(server, page):
     note = page.value("document.querySelectorAll('.user .note')[1].textContent")
     assert note.startswith("A fork on the drive: it shares ")
     assert page.value("document.querySelector('li.chosen').textContent").endswith("2 branches")
-    page.wait(f"{ANSWERS} === 2")
+    page.wait(f"{ANSWERS} === 2 && {RENDERED}")
     assert page.value("document.querySelector('.assistant .text').textContent") == first
 
     click(page, "[aria-label='Previous question']")
