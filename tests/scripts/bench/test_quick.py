@@ -19,7 +19,14 @@ LEFT_OUT = {("sessions", "vllm"), ("llama", "plugin"), ("hardware", "cycles"), (
 LEFT_OUT |= {("quality", name) for name in SUITES["quality"] if name.startswith("evaluated/")}
 LEFT_OUT -= {("quality", "evaluated/limits")}
 ALL = [(suite, name) for suite, names in SUITES.items() for name in names if (suite, name) not in LEFT_OUT]
-SHOWN_BY_THEIR_COMMAND = {"attention/rows", "sessions/drafts", "weights/window"}
+SHOWN_BY_THEIR_COMMAND = {
+    "attention/rows",
+    "server/agent",
+    "server/layers",
+    "server/peers",
+    "sessions/drafts",
+    "weights/window",
+}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""The server, measured from outside: beside other servers, its own layers, an agent's loop."""
