@@ -24,6 +24,7 @@ WRONG = {
     ("/v1/responses", "input"): {"input": LONG},
     ("/v1/responses", "max_output_tokens"): {"input": "x", "max_output_tokens": 5000},
     ("/v1/responses", "text.format"): {"input": "x", "text": {"format": NO_SCHEMA}},
+    ("/v1/responses", "reasoning.effort"): {"input": "x", "reasoning": {"effort": "high"}},
     ("/v1/messages", "stop_sequences"): MESSAGES | {"stop_sequences": ["x"] * 5},
     ("/v1/messages", "output_config.format"): MESSAGES | {
         "output_config": {"format": {"type": "json_schema", "schema": NO_SCHEMA["schema"]}}
