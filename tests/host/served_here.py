@@ -9,11 +9,11 @@ from functools import partial
 
 import httpx2 as httpx
 import uvicorn
+from fixed_rates import ATTENDING_PAYS
 
 from kvdrive.config.run import RunConfig
 from kvdrive.generation import checkpoints
 from kvdrive.prefix.options import SessionOptions
-from kvdrive.prefix.rates import Rates
 from kvdrive.server.app import application
 from kvdrive.server.connections import BACKLOG, GuardedProtocol, Patience
 from kvdrive.server.drafts import no_drafts
@@ -26,7 +26,6 @@ from kvdrive.server.transformers_engine import open_engine
 from kvdrive.targets.opening import DriveOptions, open_drives
 
 CONTEXT, SLOTS = 64, 2
-ATTENDING_PAYS = Rates(1, 0, 1, 0, 1, 1, 0, 0, 0)  # measured ones depend on what else this machine does
 STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) ")
 
 

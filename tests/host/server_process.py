@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import forked
 import httpx2 as httpx
+from fixed_rates import KVDRIVE
 
 PROMPT = "The drive keeps the keys and the values of every token, and the host"
 
@@ -23,14 +24,18 @@ def _kill(process):
 
 
 class Server:
-    """A server process on a free port. It and its children are gone when this object is, closed or not."""
+    """A server process on a free port.
 
-    def __init__(self, checkpoint, folder, *options, key="", name="tiny"):
-        """`name`: of the model; "": each of several is called as its folder is."""
+    It and its children are gone when this object is, closed or not.
+    """
+
+    def __init__(self, checkpoint, folder, *options, key="", name="tiny", measured=False):
+        """`name`: of the model; "": each of several is called as its folder is. `measured`: it measures what pays."""
         environment = os.environ | {"XDG_CACHE_HOME": str(folder), "KVDRIVE_API_KEY": key}
         named = ["--name", name] if name else []
         arguments = ["serve", "--model", checkpoint, *named, "--port", 0, "--threads", 1, *options]
-        command = [sys.executable, "-m", "kvdrive", *map(str, arguments)]
+        program = ("-m", "kvdrive") if measured else ("-c", KVDRIVE)
+        command = [sys.executable, *program, *map(str, arguments)]
         self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = forked.popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=self._said, text=True,

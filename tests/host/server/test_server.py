@@ -289,7 +289,7 @@ def test_any_body_is_answered_or_refused(server, examples):
 
 
 def test_a_key_is_asked_for_and_sigterm_ends_the_process(checkpoint, tmp_path):
-    server = Server(checkpoint, tmp_path, key="secret")
+    server = Server(checkpoint, tmp_path, key="secret", measured=True)
     assert server.complete(prompt="x", max_tokens=1).status_code == 401
     for scheme in ("Bearer", "bearer", "BEARER"):
         server.client.headers["Authorization"] = f"{scheme} secret"

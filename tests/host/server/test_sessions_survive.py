@@ -1,13 +1,11 @@
 """Conversations of `kvdrive serve` outlive the server: found after SIGKILL and SIGTERM, named, listed, removed."""
 
-import json
 import shutil
-from dataclasses import asdict
 from functools import partial
 
 import pytest
 import torch
-from served_here import ATTENDING_PAYS, ServedHere
+from served_here import ServedHere
 from server_process import Server
 from session_scenarios import (
     LONG,
@@ -31,10 +29,8 @@ from kvdrive.prefix.options import Bounds, SessionOptions
 def serve(checkpoint, tmp_path):
     servers = []
 
-    def start(*options, folder="drives", model=checkpoint, rates=ATTENDING_PAYS):
-        for measured in (tmp_path / folder).glob("*.costs") if rates else ():  # a first server finds no history
-            measured.write_text(json.dumps(dict.fromkeys(json.loads(measured.read_text()), asdict(rates))))
-        servers.append(Server(model, tmp_path, "--drive", tmp_path / folder, *options))
+    def start(*options, folder="drives", model=checkpoint, measured=False):
+        servers.append(Server(model, tmp_path, "--drive", tmp_path / folder, *options, measured=measured))
         return servers[-1]
 
     yield start
@@ -66,7 +62,7 @@ def test_sequences_in_memory_survive_kill_9_as_well(serve):
     assert (cached, answer["kvdrive"]["resume"]) == (0, "none")
     kill(server)
 
-    server = serve(*options, rates=None)
+    server = serve(*options, measured=True)
     _, cached, answer = ask(server, LONG + first, session="talk")
     way = answer["kvdrive"]["resume"]
     assert way in ("load", "attend", "recompute")  # as the rates of this machine say
