@@ -48,7 +48,9 @@ class OwnDrive final : public DrivePort {
             .staged_bytes_read = stats.staged_bytes_read,
             .pages_written = stats.pages_written,
             .file_reads = file.reads.reads,
-            .file_bytes_read = file.reads.bytes};
+            .file_bytes_read = file.reads.bytes,
+            .pieces_early = file.early,
+            .pieces_unused = file.unused};
   }
   std::optional<std::uint64_t> bytes_read() override {
     const DriveStats stats = drive_.stats();

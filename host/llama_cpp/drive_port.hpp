@@ -19,7 +19,9 @@ struct DriveUsage {
   std::uint64_t capacity_bytes = 0, free_bytes = 0;
   std::uint64_t commands = 0, failed_commands = 0;
   std::uint64_t pages_read = 0, staged_bytes_read = 0, pages_written = 0;
-  std::uint64_t file_reads = 0, file_bytes_read = 0;  // around the page cache; 0 for a drive that is served elsewhere
+  // Around the page cache; 0 for a drive that is served elsewhere. Pieces that were read before their query, and in
+  // vain.
+  std::uint64_t file_reads = 0, file_bytes_read = 0, pieces_early = 0, pieces_unused = 0;
 };
 
 class DrivePort {

@@ -391,6 +391,8 @@ std::string SessionDrive::statistics() const {
   add("pages_written", drive.pages_written);
   add("file_reads", drive.file_reads);
   add("file_bytes_read", drive.file_bytes_read);
+  add("pieces_early", drive.pieces_early);
+  add("pieces_unused", drive.pieces_unused);
   return text + "}";
 }
 
