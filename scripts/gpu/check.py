@@ -29,6 +29,7 @@ def check(run: Run) -> None:
     run.part("link", partial(parts.link, run), 15)
     run.part("identity", partial(paths.identity, run), 15)
     run.part("direct", partial(paths.direct, run), 15)
+    run.part("codes", partial(paths.codes, run), 15)
     run.part("blocks", partial(paths.blocks, run), 15)
     run.part("load", partial(paths.load, run), 25)
     run.part("inputs", partial(paths.inputs, run), 30)

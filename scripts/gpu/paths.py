@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from bench.sessions import vllm as bench_vllm
@@ -23,9 +24,14 @@ from gpu.run import Run
 from kvdrive.config.run import RunConfig
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.identity.model import ModelIdentity
+from kvdrive.kvcache.arrivals import depart
+from kvdrive.kvcache.codes import encoded_there
 from kvdrive.kvcache.drive_rates import Heads
+from kvdrive.kvcache.scaling import HeadScale
 from kvdrive.kvcache.xcache.measured import rates_here
 from kvdrive.kvcache.xcache.share import choose
+from kvdrive.nvme.rows import encoded
+from kvdrive.nvme.wire import RowFormat
 from kvdrive.perf import here
 from kvdrive.perf.stored_rates import StoredRates
 from kvdrive.plugins.attachment import Attachment
@@ -206,6 +212,33 @@ def direct(run: Run) -> dict[str, Any]:
             file.close()
     rates = {name: round(size / min(each) / 1e9, 2) for name, each in (("write", wrote), ("read", read))}
     return {"how": file.how, "same": bool(torch.equal(data, back)), "gb_per_s": rates}
+
+
+def codes(run: Run) -> dict[str, Any]:
+    """K and V in 8 and 4 bits, encoded by the device: whether the bytes are those of the host's encoder, for rows of
+    any bits and for usual ones of every size, and whether what arrives is what the host makes of the same tensor. GB/s
+    of binary16, without the copy.
+    """
+    random = torch.Generator(run.device).manual_seed(models.SEED)
+    rows = run.size.link_bytes >> 12
+    bits = torch.randint(-(1 << 15), 1 << 15, (rows, 64), generator=random, dtype=torch.int16, device=run.device)
+    finite = torch.where(bits & 0x7C00 == 0x7C00, bits & 0x3FF, bits).view(torch.float16)
+    usual = torch.randn((rows, 64), generator=random, device=run.device)
+    scales = torch.randint(-24, 12, (rows, 1), generator=random, device=run.device)
+    halves = torch.cat([finite, torch.ldexp(usual, scales).half()])
+    states = usual[: rows // 8 * 8].to(torch.bfloat16).reshape(1, 8, -1, 64).repeat(1, 1, 16, 1)
+    result: dict[str, Any] = {}
+    for kind in (RowFormat.INT8, RowFormat.INT4, RowFormat.FP8):
+        found = encoded_there(halves, kind).cpu().numpy()
+        seconds = min(run.timed(lambda k=kind: encoded_there(halves, k)) for _ in range(3))
+        arrived = HeadScale("K", kind).convert(depart(states, kind).wait())
+        result[kind.name.lower()] = {
+            "rows": len(halves),
+            "same_bytes": bool(np.array_equal(found, encoded(halves.cpu().numpy(), kind))),
+            "same_arrived": bool(np.array_equal(arrived, HeadScale("K", kind).convert(states.cpu()))),
+            "gb_per_s": round(halves.nbytes / seconds / 1e9, 2),
+        }
+    return result
 
 
 def blocks(run: Run) -> dict[str, Any]:

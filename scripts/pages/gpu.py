@@ -21,6 +21,7 @@ PARTS = {  # of the check, beside tokens, the first token and steps
     "inputs": "X-cache, rebuilt on the GPU",
     "mini_batches": "mini-batches",
     "expected": "steps beside the plan",
+    "codes": "K and V in 8 and 4 bits, encoded on the GPU",
     "direct": "kvikio",
     "blocks": "blocks of an engine on the GPU",
     "vllm": "vLLM",
@@ -170,6 +171,12 @@ def _tell_direct(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield f"between a file and the device, by {one['how']}", f"write {rates['write']}, read {rates['read']} GB/s"
 
 
+def _tell_codes(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for kind, found in one.items():
+        same = "the host's bytes" if found["same_bytes"] and found["same_arrived"] else "OTHER BYTES"
+        yield f"K and V in {kind}, encoded on the device", f"{found['gb_per_s']} GB/s of binary16; {same}"
+
+
 def _tell_blocks(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for how, found in one.items():
         rates, same = found["gb_per_s"], "the same bytes" if found["same"] else "OTHER BYTES"
@@ -189,6 +196,7 @@ _TELL: dict[str, Callable[[dict[str, Any]], Iterator[tuple[str, str]]]] = {
     "mini_batches": _tell_mini_batches,
     "identity": _tell_identity,
     "direct": _tell_direct,
+    "codes": _tell_codes,
     "blocks": _tell_blocks,
     "vllm": _tell_vllm,
 }

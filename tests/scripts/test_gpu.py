@@ -38,11 +38,13 @@ def test_the_dry_run_compares_tokens_and_fills_the_page(run):
 
 
 def test_the_dry_run_takes_every_other_path(run):
-    for name in ("identity", "direct", "blocks", "load", "inputs", "mini_batches"):
+    for name in ("identity", "direct", "codes", "blocks", "load", "inputs", "mini_batches"):
         run.part(name, partial(getattr(paths, name), run), 60)
     assert run.failed() == []
     found = run.results
     assert (found["direct"]["how"], found["direct"]["same"]) == ("host", True)
+    assert all(one["same_bytes"] and one["same_arrived"] for one in found["codes"].values())
+    assert set(found["codes"]) == {"int8", "int4", "fp8"}
     assert found["blocks"]["host"]["same"]
     assert found["blocks"]["direct"]["same"]
     assert found["load"]["same_logits"]
@@ -54,7 +56,7 @@ def test_the_dry_run_takes_every_other_path(run):
     assert found["inputs"]["statistics"]["tokens_rebuilt"] > 0
     assert found["mini_batches"]["same_logits"]
     shown = page.measured([finished(run)])
-    for words in ("K and V loaded", "rebuilt", "mini-batches", "a file and the device"):
+    for words in ("K and V loaded", "K and V in int4", "rebuilt", "mini-batches", "a file and the device"):
         assert words in shown
 
 
@@ -88,7 +90,7 @@ def test_steps_are_compared_with_the_plan(run, monkeypatch):
 
 
 def test_every_family_and_precision_is_checked(run, monkeypatch):
-    of_paths = ("identity", "direct", "blocks", "load", "inputs", "mini_batches", "expected", "vllm")
+    of_paths = ("identity", "direct", "codes", "blocks", "load", "inputs", "mini_batches", "expected", "vllm")
     for module, names in ((parts, ("machine", "link", "tokens", "first_token", "decode")), (paths, of_paths)):
         for name in names:
             monkeypatch.setattr(module, name, lambda *_: {})

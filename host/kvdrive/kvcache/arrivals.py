@@ -1,7 +1,8 @@
 """Tensors in transfer from the device that computes the model to the host, beside the device's next work.
 
-A GPU rounds large tensors to binary16 itself. They go to pinned memory on a stream of copies; marks say when they are
-there, and nothing else is waited for. A model on a CPU needs none of this: its tensors are here.
+A GPU rounds large tensors to binary16 itself, and encodes them as drives store them. These rows go to pinned memory on
+a stream of copies; marks say when they are there, and nothing else is waited for. A model on a CPU needs none of this:
+its tensors are here, and the native encoder is faster there.
 """
 
 from __future__ import annotations
@@ -11,24 +12,33 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from kvdrive.kvcache.codes import encoded_there
 from kvdrive.kvcache.copies import CopyStream, Mark, copies_of, current_mark, host_tensor
 from kvdrive.nvme.commands import Halves
+from kvdrive.nvme.rows import Bytes, decoded
+from kvdrive.nvme.wire import RowFormat
 
 _FEW = 1 << 14  # numbers that a GPU does not round itself: starting its kernels takes longer than rounding them here
 
 
 @dataclass(frozen=True)
 class Rounded:
-    """fl16(`source`), [batch, heads, tokens, d], on the host.
+    """`rows` on the host, uint8 [batch, heads, tokens, bytes_of_row]: `source`, [batch, heads, tokens, d], rounded to
+    binary16 and encoded in the format `stored_as`.
 
-    `largest`: the bits of the largest magnitude, where Inf and NaN come last. `lost`: values that were not zero and
-    became zero.
+    `largest`: the bits of the largest magnitude in binary16, where Inf and NaN come last. `lost`: values that were not
+    zero and became zero, in binary16 or in e4m3.
     """
 
-    halves: Halves
+    rows: Bytes
+    stored_as: RowFormat
     largest: int
     lost: int
     source: torch.Tensor
+
+    def halves(self) -> Halves:
+        """What the rows stand for, [batch, heads, tokens, d]. For finite numbers."""
+        return decoded(self.rows, self.stored_as, self.source.shape[-1])
 
 
 @dataclass(frozen=True)
@@ -47,15 +57,17 @@ class Arriving:
 
 @dataclass(frozen=True)
 class ArrivingHalves:
-    """`source`, which its device has rounded to `there`, and the copies of that on the host: `facts`, int64
-    [largest, lost], when the device has passed `known`, and `halves` when it has passed `mark`. See Rounded.
+    """`source`, which its device has rounded to `there`, binary16, and copies on the host: `facts`, int64
+    [largest, lost], when the device has passed `known`, and `rows`, which are `there` in the format `stored_as`, uint8
+    [batch, heads, tokens, bytes_of_row], when it has passed `mark`. See Rounded.
     """
 
     source: torch.Tensor
     there: torch.Tensor
     facts: torch.Tensor
     known: Mark
-    halves: torch.Tensor
+    rows: torch.Tensor
+    stored_as: RowFormat
     mark: Mark
 
     def largest(self) -> int:
@@ -67,7 +79,7 @@ class ArrivingHalves:
         """What has arrived."""
         self.mark.synchronize()
         largest, lost = self.facts.tolist()
-        return Rounded(self.halves.numpy(), largest, lost, self.source)
+        return Rounded(self.rows.numpy(), self.stored_as, largest, lost, self.source)
 
 
 def arrives_later(tensor: torch.Tensor) -> bool:
@@ -75,21 +87,21 @@ def arrives_later(tensor: torch.Tensor) -> bool:
     return bool(tensor.is_cuda)
 
 
-def depart(tensor: torch.Tensor) -> Arriving | ArrivingHalves:
-    """Start copying K or V [batch, heads, tokens, d] to the host; large ones are rounded. Does not wait."""
+def depart(tensor: torch.Tensor, stored_as: RowFormat) -> Arriving | ArrivingHalves:
+    """Start copying K or V [batch, heads, tokens, d] to the host; large ones are rounded and encoded. Does not wait."""
     tensor = tensor.detach()
     if tensor.numel() <= _FEW:
         return depart_as_is(tensor)
     copies = copies_of(tensor.device)
     copies.follow()
     with copies.running():  # beside the next layer's compute, as the copies
-        there, found = round_there(tensor)
+        there, rows, found = round_there(tensor, stored_as)
         facts = _copied(found, copies)
         known = copies.mark()
-        halves = _copied(there, copies)
+        arriving = _copied(rows, copies)
         mark = copies.mark()
     copies.uses(tensor)
-    return ArrivingHalves(tensor, there, facts, known, halves, mark)
+    return ArrivingHalves(tensor, there, facts, known, arriving, stored_as, mark)
 
 
 def depart_as_is(tensor: torch.Tensor) -> Arriving:
@@ -113,12 +125,15 @@ def arrived(tensor: torch.Tensor) -> torch.Tensor:
     return depart_as_is(tensor).wait() if arrives_later(tensor) else tensor
 
 
-def round_there(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """fl16(x), contiguous, and int64 [largest, lost] (see Rounded); computed where the tensor is."""
+def round_there(tensor: torch.Tensor, stored_as: RowFormat) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """fl16(x), contiguous; its rows as stored; int64 [largest, lost] (see Rounded). Computed where the tensor is."""
     halves = tensor.to(torch.float16).contiguous()
     largest = halves.view(torch.int16).bitwise_and(0x7FFF).amax()
-    lost = torch.count_nonzero(tensor) - torch.count_nonzero(halves)
-    return halves, torch.stack([largest.to(torch.int64), lost])
+    rows = encoded_there(halves, stored_as)
+    # The smallest number of e4m3 is larger than that of binary16; its zeros are 0.
+    left = rows if stored_as == RowFormat.FP8 else halves
+    lost = torch.count_nonzero(tensor) - torch.count_nonzero(left)
+    return halves, rows, torch.stack([largest.to(torch.int64), lost])
 
 
 def host_halves(shape: tuple[int, ...], device: torch.device) -> Halves:

@@ -128,7 +128,8 @@ class MemoryLayer(RowsLayer):
         end = self.count + key_states.shape[2]
         rows.grow(max(end, self._memory.expected_tokens), self.count)
         if arrives_later(key_states):
-            self._take_from_device(rows, Leaving(depart(key_states), depart(value_states)))
+            stored_as = stored.key_scale.stored_as
+            self._take_from_device(rows, Leaving(depart(key_states, stored_as), depart(value_states, stored_as)))
         else:
             self._take(rows, key_states, value_states)
         self.count = end

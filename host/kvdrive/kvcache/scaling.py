@@ -89,7 +89,7 @@ def _plain_halves(tensor: torch.Tensor | Rounded, most: float) -> tuple[Halves, 
     The usual case, a few passes over the rounded values: K and V of a prompt are megabytes on the model's own threads.
     """
     if isinstance(tensor, Rounded):
-        return (tensor.halves, tensor.lost) if tensor.largest < _pattern(most) else None
+        return (tensor.halves(), tensor.lost) if tensor.largest < _pattern(most) else None
     tensor = tensor.detach().contiguous()
     if tensor.dtype == torch.bfloat16 and tensor.numel() > _FEW:
         tensor = tensor.float()  # exact, and faster than torch's own way from bfloat16 to binary16
@@ -129,16 +129,16 @@ class HeadScale:
         tensor = states.source if isinstance(states, Rounded) else states
         if self.shipped is not None:
             return self._as_shipped(tensor)
-        found = None
+        found, as_stored = None, isinstance(states, Rounded)
         if self.exponents is None or self._is_power_one:
             found = _plain_halves(states, self.most / HEADROOM if self.exponents is None else self.most)
         if found is None:
-            found = self._scaled(tensor)
+            found, as_stored = self._scaled(tensor), False
         elif self.exponents is None:
             self.exponents = np.zeros(tensor.shape[:2], np.int64)
         halves, lost = found
-        stored = rounded(halves, self.stored_as)
-        if self.stored_as == RowFormat.FP8:  # its smallest number is larger than that of binary16
+        stored = halves if as_stored else rounded(halves, self.stored_as)
+        if self.stored_as == RowFormat.FP8 and not as_stored:  # its smallest number is larger than that of binary16
             lost += int(np.count_nonzero(halves)) - int(np.count_nonzero(stored))
         self.lost += lost
         return stored

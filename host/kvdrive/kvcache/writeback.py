@@ -55,13 +55,15 @@ class Writeback:
         """Take new K and V [batch, heads, tokens, d]; from a GPU when the next layer has its own: until then they are
         on their way to the host. Raises RangeError, CommandError, TargetError.
         """
+        stored_as = layer.key_scale.stored_as
         if not arrives_later(keys):
             self._receive(layer, keys, values, inputs)
         elif self._xcache is None:
-            self.expect(layer, Leaving(depart(keys), depart(values)))
+            self.expect(layer, Leaving(depart(keys, stored_as), depart(values, stored_as)))
         else:
             x, positions = inputs or self._xcache.call(layer.index)
-            self.expect(layer, Leaving(depart(keys), depart(values), depart_as_is(x), positions))
+            leaving = Leaving(depart(keys, stored_as), depart(values, stored_as), depart_as_is(x), positions)
+            self.expect(layer, leaving)
 
     def expect(self, layer: StoredLayer, leaving: Leaving) -> None:
         """As `take`, for what has departed already."""

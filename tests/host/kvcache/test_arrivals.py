@@ -18,6 +18,7 @@ from kvdrive.kvcache.arrivals import (
     to_device,
 )
 from kvdrive.kvcache.scaling import HeadScale
+from kvdrive.nvme.rows import bytes_of_row
 from kvdrive.nvme.wire import RowFormat
 from kvdrive.plugins.transformers import attach
 
@@ -34,9 +35,9 @@ class Event:
         self.log.append(self)
 
 
-def rounded(tensor):
-    halves, facts = round_there(tensor)
-    return Rounded(halves.numpy(), *facts.tolist(), tensor)
+def rounded(tensor, stored_as=RowFormat.BINARY16):
+    _, rows, facts = round_there(tensor, stored_as)
+    return Rounded(rows.numpy(), stored_as, *facts.tolist(), tensor)
 
 
 def states(dtype, largest=1.0, seed=3):
@@ -48,20 +49,23 @@ def states(dtype, largest=1.0, seed=3):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("largest", [1.0, 8000.0, 60000.0])
-def test_a_tensor_rounded_on_its_device_converts_to_the_same_halves(dtype, largest):
+@pytest.mark.parametrize("largest", [1.0, 400.0, 8000.0, 60000.0])
+@pytest.mark.parametrize("stored_as", RowFormat)
+def test_a_tensor_rounded_on_its_device_converts_to_the_same_halves(dtype, largest, stored_as):
     tensor = states(dtype, largest)
-    here, there = HeadScale("K"), HeadScale("K")
-    wanted, found = here.convert(tensor), there.convert(rounded(tensor))
+    here, there = HeadScale("K", stored_as), HeadScale("K", stored_as)
+    wanted, found = here.convert(tensor), there.convert(rounded(tensor, stored_as))
     np.testing.assert_array_equal(found.view(np.uint16), wanted.view(np.uint16))
     assert (there.lost, there.plain()) == (here.lost, here.plain())
-    assert here.lost == (dtype != torch.float16)
+    if stored_as != RowFormat.FP8:
+        assert here.lost == (dtype != torch.float16)
 
 
 @pytest.mark.parametrize("bad", [float("inf"), float("nan")])
-def test_inf_and_nan_rounded_on_the_device_are_refused(bad):
+@pytest.mark.parametrize("stored_as", RowFormat)
+def test_inf_and_nan_rounded_on_the_device_are_refused(bad, stored_as):
     with pytest.raises(RangeError, match="Inf or NaN"):
-        HeadScale("K").convert(rounded(states(torch.bfloat16, bad)))
+        HeadScale("K", stored_as).convert(rounded(states(torch.bfloat16, bad), stored_as))
 
 
 def test_on_a_cpu_nothing_is_copied():
@@ -85,9 +89,9 @@ def test_what_is_plain_is_what_the_device_has_rounded(dtype, stored_as, largest)
     """In the first call, which leaves room for larger values, and in a later one."""
     scale = HeadScale("K", stored_as)
     for tensor in (states(dtype, largest), states(dtype, largest, seed=4)):
-        leaving = depart(tensor)
+        leaving = depart(tensor, stored_as)
         assert isinstance(leaving, ArrivingHalves) == (tensor.numel() > arrivals._FEW)
-        there, facts = round_there(tensor)
+        there, _, facts = round_there(tensor, stored_as)
         plain = scale.is_plain(int(facts[0]))
         try:
             halves = scale.convert(tensor)
@@ -97,6 +101,15 @@ def test_what_is_plain_is_what_the_device_has_rounded(dtype, stored_as, largest)
         same = np.array_equal(halves.view(np.uint16), there.numpy().view(np.uint16)) and (scale.factors == 1).all()
         assert same or not plain
         assert plain or stored_as != RowFormat.BINARY16 or not same
+
+
+@pytest.mark.parametrize("stored_as", RowFormat)
+def test_the_rows_of_a_format_go_to_the_host_and_its_numbers_arrive(stored_as):
+    tensor = torch.cat([states(torch.bfloat16, seed=seed) for seed in range(4)], 2)
+    leaving = depart(tensor, stored_as)
+    assert leaving.rows.nbytes == 4 * 160 * bytes_of_row(stored_as, 32)
+    wanted = HeadScale("K", stored_as).convert(tensor)
+    np.testing.assert_array_equal(leaving.wait().halves().view(np.uint16), wanted.view(np.uint16))
 
 
 @pytest.fixture
@@ -111,7 +124,14 @@ def late(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen3"])
-@pytest.mark.parametrize("how", [{}, {"active": "memory"}, {"active": "memory", "spill": 64}, {"xcache": 1.0}], ids=str)
+@pytest.mark.parametrize(
+    "how",
+    [
+        {}, {"active": "memory"}, {"active": "memory", "spill": 64}, {"xcache": 1.0}, {"kv_format": "int8"},
+        {"kv_format": "int4"}, {"kv_format": "fp8"}, {"kv_format": "int4", "active": "memory"},
+    ],
+    ids=str,
+)  # fmt: skip
 def test_late_states_give_the_same_logits(name, how, target, late, monkeypatch):
     def logits():
         model, found = random_model(CONFIGS[name]), []
