@@ -181,10 +181,11 @@ def test_a_conversation_survives_reload_and_restart_and_is_stopped(checkpoint, t
     assert page.value("document.querySelector('.user .text').textContent").endswith(HOSTILE)
     assert page.value("document.title").startswith("The drive keeps <img")
     assert page.value("document.querySelectorAll('#log img, #log b:not(.empty b), #conversations img').length") == 0
+    page.wait(RENDERED)
     first = page.value(LAST)
 
     page.command("Page.reload")
-    page.wait(f"document.readyState === 'complete' && {READY} && {ANSWERS} === 1 && {LAST} !== ''")
+    page.wait(f"document.readyState === 'complete' && {READY} && {ANSWERS} === 1 && {LAST} !== '' && {RENDERED}")
     assert page.value(LAST) == first
     page.wait("document.querySelector('li.chosen .where')?.textContent === 'on the drive'")
     assert "tokens" in page.value("document.querySelector('li.chosen .quiet').textContent")
@@ -459,7 +460,8 @@ def test_sessions_of_other_programs_stand_apart_and_are_taken_back(checkpoint, t
     server.close()
 
 
-def test_a_whole_answer_says_in_words_what_the_drive_had(server, page):
+def test_a_whole_answer_says_in_words_what_the_drive_had(checkpoint, tmp_path, page):
+    server = serve(checkpoint, tmp_path, "--max-tokens", 400)  # whose drive is empty
     begin(page, server)
     ask(page, "The drive keeps the keys and the values of every token.")
     page.wait(IDLE)
@@ -472,6 +474,7 @@ def test_a_whole_answer_says_in_words_what_the_drive_had(server, page):
     page.wait("document.getElementById('remembered').textContent.includes('were on the drive')")
     assert "travelled between it and the computer" in page.value("document.getElementById('travelled').textContent")
     assert "on the drive" in page.value("document.getElementById('kept').textContent")
+    server.close()
 
 
 def test_a_wrong_key_is_said_and_the_right_one_stays_in_the_tab(checkpoint, tmp_path, page):
