@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import suppress
-from typing import Any
-
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from kvdrive.server.clients import gone, left
+from kvdrive.server.clients import LeftError, gone, unless_left
 from kvdrive.server.documents import Documents, take_all
 from kvdrive.server.inputs import Input
 from kvdrive.server.submissions import Submissions
@@ -27,14 +23,8 @@ class Answering:
         if wanted.request.stream:
             events = documents.events(choices)
             return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
-        async with left(http) as client_left:
-            ended = asyncio.ensure_future(take_all(choices))
-            ends: set[asyncio.Future[Any]] = {ended, client_left}
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            if not ended.done():
-                ended.cancel()
-                with suppress(asyncio.CancelledError):
-                    await ended
-                return gone()
-        ended.result()
+        try:
+            await unless_left(http, take_all(choices))
+        except LeftError:
+            return gone()
         return JSONResponse(documents.whole(choices))

@@ -7,7 +7,6 @@ every change of one word is found, and others but for one in about 2^64.
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import struct
@@ -24,14 +23,13 @@ from kvdrive.kvcache.copies import CopyStream, copies_of, current_mark
 from kvdrive.prefix.blocks.buffers import Buffers, Bytes
 from kvdrive.prefix.blocks.device_file import open_device_file
 from kvdrive.prefix.blocks.index import Block
-from kvdrive.prefix.blocks.medium import NoRoomError
+from kvdrive.prefix.blocks.medium import write_whole
 from kvdrive.prefix.blocks.seal import HEADER_BYTES, PAGE
 from kvdrive.prefix.blocks.store import BlockOptions, BlockStore
 
 log = logging.getLogger(__name__)
 _MAGIC = b"kvd1"
 _HEADER = struct.Struct("<4s4xqQ32s8x")  # magic, sum of the words, length of the block, key
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _SEED = 1  # of the numbers of the places, which are part of the format
 
 
@@ -112,14 +110,7 @@ class DirectSlots:
             slot[:HEADER_BYTES].copy_(torch.frombuffer(bytearray(header), dtype=torch.uint8))
             mark = self._copies.mark()
         mark.synchronize()
-        try:
-            written = self._file.write(slot, block.slot * self.slot_bytes)
-        except OSError as error:
-            if error.errno in _FULL:
-                raise NoRoomError(error.strerror) from error
-            raise
-        if written != self.slot_bytes:
-            raise NoRoomError(os.strerror(errno.ENOSPC))
+        write_whole(lambda: self._file.write(slot, block.slot * self.slot_bytes), self.slot_bytes)
         return True
 
     def read(self, blocks: Sequence[Block], keys: Sequence[bytes], buffers: Sequence[Bytes]) -> list[bool]:

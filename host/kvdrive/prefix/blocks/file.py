@@ -15,13 +15,12 @@ from kvdrive import private
 from kvdrive.errors import InputError
 from kvdrive.prefix.blocks.buffers import Buffers, Bytes
 from kvdrive.prefix.blocks.index import Block
-from kvdrive.prefix.blocks.medium import NoRoomError
+from kvdrive.prefix.blocks.medium import write_whole
 from kvdrive.prefix.blocks.seal import HEADER_BYTES, PAGE, Seal
 from kvdrive.prefix.blocks.store import BlockOptions, BlockStore
 
 log = logging.getLogger(__name__)
 _RUN = 256  # slots of one read; Linux takes at most 1024 buffers
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class SlotFile:
@@ -63,14 +62,7 @@ class SlotFile:
 
     def write(self, block: Block, key: bytes, buffer: Bytes) -> bool:
         self._seal.put(key, buffer)
-        try:
-            written = os.pwrite(self._file, buffer.data, block.slot * self.slot_bytes)
-        except OSError as error:
-            if error.errno in _FULL:
-                raise NoRoomError(error.strerror) from error
-            raise
-        if written != self.slot_bytes:
-            raise NoRoomError(os.strerror(errno.ENOSPC))
+        write_whole(lambda: os.pwrite(self._file, buffer.data, block.slot * self.slot_bytes), self.slot_bytes)
         return True
 
     def read(self, blocks: Sequence[Block], keys: Sequence[bytes], buffers: Sequence[Bytes]) -> list[bool]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import errno
+import os
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from kvdrive.prefix.blocks.buffers import Bytes
@@ -11,6 +13,21 @@ from kvdrive.prefix.blocks.index import Block
 
 class NoRoomError(Exception):
     """The medium is full. Its text says what has happened."""
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def write_whole(write: Callable[[], int], size: int) -> None:
+    """Write `size` bytes of a file by `write`, which returns how many it wrote. Raises NoRoomError, OSError."""
+    try:
+        written = write()
+    except OSError as error:
+        if error.errno in _FULL:
+            raise NoRoomError(error.strerror) from error
+        raise
+    if written != size:
+        raise NoRoomError(os.strerror(errno.ENOSPC))
 
 
 class Medium(Protocol):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import time
 from collections import OrderedDict
 from contextlib import AsyncExitStack, suppress
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic_core import from_json
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
-from kvdrive.server.clients import gone, left
+from kvdrive.server.clients import LeftError, gone, unless_left
 from kvdrive.server.errors import NO_EMBEDDINGS, ApiError
 from kvdrive.server.fields import Json
 from kvdrive.server.guard import Handler
@@ -85,18 +84,12 @@ class ModelPaths:
         """The answer of a model, which is loaded if it is not. `seconds`: since the request came. Raises ApiError."""
         held = AsyncExitStack()
         try:
-            async with left(http) as client_left:
-                asking = asyncio.ensure_future(self._asked(http, name, seconds, body, held))
-                ends: set[asyncio.Future[Any]] = {asking, client_left}
-                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-                if not asking.done():
-                    asking.cancel()
-                    with suppress(asyncio.CancelledError):
-                        await asking
-                    await held.aclose()
-                    return gone()
+            exchange = await unless_left(http, self._asked(http, name, seconds, body, held))
             http.state.forwarded = True
-            return Forwarded(asking.result(), held)
+            return Forwarded(exchange, held)
+        except LeftError:
+            await held.aclose()
+            return gone()
         except BaseException:
             await held.aclose()
             raise
