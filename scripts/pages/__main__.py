@@ -21,6 +21,7 @@ PARTS = (
     "abi",
     "overview",
     "gain",
+    "mechanisms",
 )
 
 

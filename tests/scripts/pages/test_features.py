@@ -1,13 +1,12 @@
 """The table of what servers do: OpenAI's column against the parameters of its official client, ours against tests."""
 
-import ast
 import json
 import tomllib
 from importlib import import_module
 
 import pytest
+from tests_that_run import is_run
 
-from kvdrive.tree import ROOT
 from pages.features import FACTS, SMALLEST, ours, table
 
 TYPES = {  # of the official client, imported where they are used
@@ -32,12 +31,7 @@ def test_what_this_server_does_is_shown_by_a_test_that_is_run(feature):
     if ours(feature).startswith("refused"):
         assert "test" not in feature
         return
-    path, _, name = feature["test"].partition("::")
-    file = ast.parse((ROOT / path).read_text())
-    (test,) = [one for one in file.body if isinstance(one, ast.FunctionDef) and one.name == name]
-    marks = [one for one in file.body if isinstance(one, ast.Assign) and "pytestmark" in ast.unparse(one.targets[0])]
-    said = " ".join(ast.unparse(one) for one in (*test.decorator_list, *(mark.value for mark in marks)))
-    assert not {word for word in ("slow", "skip", "xfail") if f"mark.{word}" in said}
+    assert is_run(feature["test"])
 
 
 def test_what_is_refused_here_is_named():
