@@ -24,6 +24,7 @@ from kvdrive.weights.origin import check_origin, mark_origin
 from kvdrive.weights.predictor import read_predictors
 from kvdrive.weights.reader import Reader
 from kvdrive.weights.sparse import SparseWeights
+from kvdrive.weights.stream.model import StreamedWeights
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +39,8 @@ def load_from(config: RunConfig) -> Checkpoint:
     model = config.model
     if config.weights.weights == "memory":
         return checkpoints.load(model.model, model.dtype, model.device)
+    if config.weights.weights == "stream":
+        return load_stream(model.model, model.dtype, config.weights)
     return load(model.model, model.dtype, config.stored())
 
 
@@ -57,6 +60,23 @@ def load(name: str, dtype: str, options: FlashOptions) -> Checkpoint:
         raise
 
 
+def load_stream(name: str, dtype: str, options: FlashOptions) -> Checkpoint:
+    """A checkpoint whose layers are read from its own files in each call, which `Checkpoint.close` closes.
+
+    `name` and `dtype` as in `checkpoints.load`. Raises InputError, UnsupportedError, TargetError.
+    """
+    checkpoints.quiet()
+    path = places.find(name)
+    config = checkpoints.read_config(path)
+    computed = None if dtype == "auto" else DTYPES[dtype]
+    found = StreamedWeights(path, config, computed, options.weights_memory)
+    try:
+        return _complete(Named(name, path), found)
+    except BaseException:
+        found.close()
+        raise
+
+
 @dataclass(frozen=True)
 class Named:
     """What the user called a checkpoint, and where it is."""
@@ -67,7 +87,7 @@ class Named:
 
 def _loaded(checkpoint: Named, config: Any, weights: Reader, dtype: str, options: FlashOptions) -> Checkpoint:
     """`load` with the weights open."""
-    name, path = checkpoint.name, checkpoint.path
+    path = checkpoint.path
     check_origin(weights, config, path)
     manifest = weights.manifest
     in_drive = options.ffn == DRIVE
@@ -94,6 +114,12 @@ def _loaded(checkpoint: Named, config: Any, weights: Reader, dtype: str, options
     if inexact := cuts or predictors:
         cost = inexact.cost or "nobody has measured what it costs; `kvdrive sparsify` measures it"
         log.warning("ffn %s: %s", options.ffn, cost)
+    return _complete(checkpoint, found)
+
+
+def _complete(checkpoint: Named, found: FlashWeights | SparseWeights | DriveModel | StreamedWeights) -> Checkpoint:
+    """The checkpoint with its tokenizer and the settings of its generation."""
+    path = checkpoint.path
     if (path / "generation_config.json").is_file():
         found.model.generation_config = GenerationConfig.from_pretrained(path, local_files_only=True)
-    return Checkpoint(name, path, found.model, checkpoints.read_tokenizer(path), found)
+    return Checkpoint(checkpoint.name, path, found.model, checkpoints.read_tokenizer(path), found)
