@@ -180,8 +180,8 @@ def table(found: dict[str, Any]) -> Table:
     disk = statistics.median(part["disk"] for one in found["measured"] for part in one["rounds"] if part["disk"])
     shape = found["shape"]
     note = (
-        f"{shape['layers']} layers, hidden {shape['hidden']:,}, float32: {found['bytes'] / 1e6:,.0f} MB of weights. The "
-        f"disk reads {disk / 1e9:.2f} GB/s with {DEPTH} reads of 512 KiB in flight. Of the disk: the bytes that a step "
+        f"{shape['layers']} layers, hidden {shape['hidden']:,}, float32: {found['bytes'] / 1e6:,.0f} MB of weights. "
+        f"The disk reads {disk / 1e9:.2f} GB/s with {DEPTH} reads of 512 KiB in flight. Of the disk: the bytes that a step "
         "reads, by its time, beside that rate in the same round. All logits have the same bits."
     )
     head = ["weights", "rows", "step, ms", "memory for weights, MiB", "read in a step, MB", "of the disk"]

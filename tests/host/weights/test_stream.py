@@ -10,6 +10,7 @@ import moe_models
 import pytest
 import torch
 from family_models import SERVED
+from pairs import by_value
 from safetensors.torch import load_file, save_file
 from small_models import CONFIGS, prompts, random_model, step_logits
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
@@ -105,8 +106,7 @@ def row_bytes(folder, name, rows, ids):
     return sum(pages([(begin + one * width, begin + (one + 1) * width)], size) for one in used)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@by_value({"name": FAMILIES, "dtype": [torch.float32, torch.bfloat16]})
 def test_logits_have_the_bits_of_the_model_in_memory(name, dtype, saved):
     folder = saved(name, dtype)
     with closing(streamed(folder)) as checkpoint:

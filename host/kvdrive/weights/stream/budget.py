@@ -16,8 +16,8 @@ from kvdrive.weights.stream.layout import Layout
 @dataclass(frozen=True)
 class Division:
     """`resident`: the first units, which stay in memory. `arena`: bytes through which the others pass; `converted`: of
-    these, in the precision of the computation. `whole`: of all weights; `bytes`: what memory holds at most; `least`: the
-    smallest budget.
+    these, in the precision of the computation. `whole`: of all weights; `bytes`: what memory holds at most; `least`:
+    the smallest budget.
     """
 
     resident: int
