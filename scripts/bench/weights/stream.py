@@ -37,11 +37,11 @@ from kvdrive.weights.stream.model import StreamedWeights
 class Shape:
     """A model of Llama's family in float32, and what is computed with it."""
 
-    layers: int = 12
+    layers: int = 8
     hidden: int = 1024
     inner: int = 4096
-    rounds: int = 5
-    steps: int = 3  # in a round
+    rounds: int = 4
+    steps: int = 2  # in a round
 
     def config(self) -> LlamaConfig:
         """As transformers has it."""
@@ -181,8 +181,8 @@ def table(found: dict[str, Any]) -> Table:
     shape = found["shape"]
     note = (
         f"{shape['layers']} layers, hidden {shape['hidden']:,}, float32: {found['bytes'] / 1e6:,.0f} MB of weights. "
-        f"The disk reads {disk / 1e9:.2f} GB/s with {DEPTH} reads of 512 KiB in flight. Of the disk: the bytes that a step "
-        "reads, by its time, beside that rate in the same round. All logits have the same bits."
+        f"The disk reads {disk / 1e9:.2f} GB/s with {DEPTH} reads of 512 KiB in flight. Of the disk: the bytes that a "
+        "step reads, by its time, beside that rate in the same round. All logits have the same bits."
     )
     head = ["weights", "rows", "step, ms", "memory for weights, MiB", "read in a step, MB", "of the disk"]
     return Table(head, rows, note)

@@ -20,9 +20,9 @@ from kvdrive.cli.main import app
 from kvdrive.errors import InputError, TargetError, UnsupportedError
 from kvdrive.generation.generate import greedy
 from kvdrive.identity.model import of_model
-from kvdrive.weights.opening import load_stream
 from kvdrive.weights.options import FlashOptions
 from kvdrive.weights.stream.arena import Arena
+from kvdrive.weights.stream.opening import load_stream
 
 PAGE = 4096
 FAMILIES = {name: CONFIGS[name] for name in ("llama", "qwen2", "opt", "phi3")}
