@@ -3,6 +3,7 @@
 import json
 import shutil
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from fractions import Fraction
 
@@ -12,7 +13,8 @@ import torch
 from family_models import SERVED
 from pairs import by_value
 from safetensors.torch import load_file, save_file
-from small_models import CONFIGS, prompts, random_model, step_logits
+from server_process import Server
+from small_models import CONFIGS, prompts, random_model
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 from typer.testing import CliRunner
 
@@ -338,13 +340,22 @@ def test_experts_in_parts_and_gguf_files_are_refused(tmp_path):
     folder = moe_models.save("mixtral", tmp_path / "mixtral")
     with pytest.raises(UnsupportedError, match=r"stores in parts, such as .* take weights=flash"):
         streamed(folder)
+    (tmp_path / "a.gguf").touch()
+    with pytest.raises(UnsupportedError, match=r"a.gguf is no folder with .* take weights=flash"):
+        streamed(tmp_path / "a.gguf")
 
 
-def test_attention_in_a_drive_and_all_weights_on_flash(saved, target, tmp_path):
-    folder = saved("llama")
-    expected = step_logits(in_memory(folder), target)
+@pytest.mark.parametrize("options", [{}, {"attention": "groups", "ratio": Fraction(1, 4)}, {"active": "memory"}])
+def test_attention_in_a_drive_and_all_weights_on_flash(options, saved, opened):
+    folder, found = saved("llama"), []
     with closing(streamed(folder)) as checkpoint:
-        assert torch.equal(step_logits(checkpoint.model, target), expected)
+        for number, model in enumerate((in_memory(folder), checkpoint.model)):
+            with opened(model, sessions=False, folder=str(number), **options) as attached, torch.no_grad():
+                ids, cache = prompts(3, 90), attached.cache()
+                logits = [model(ids, past_key_values=cache).logits]
+                logits += [model(ids[:, i : i + 1], past_key_values=cache).logits for i in range(3)]
+                found.append(torch.cat(logits, dim=1))
+    assert torch.equal(*found)
 
 
 def test_a_session_continues_in_another_process_and_not_with_other_weights(saved, opened):
@@ -391,6 +402,40 @@ def test_generate_checks_its_tokens_and_reports_what_it_read(saved):
     rows = report["weights"]["bytes_per_token"] - report["weights"]["bytes_per_call"]
     assert -PAGE <= rows <= 2 * PAGE
     assert "bytes of layers that each call reads" in result.stderr
+
+
+STREAM = ("--weights", "stream", "--threads", "1")
+
+
+def test_chat_and_batch_say_what_they_say_with_weights_in_memory(saved, tmp_path):
+    folder = saved("llama", layers=3)
+    asked = tmp_path / "asked.jsonl"
+    asked.write_text("".join(json.dumps({"id": str(i), "prompt": f"def f{i}("}) + "\n" for i in range(3)))
+    said, answered = [], []
+    for name, options in (("memory", ("--threads", "1")), ("stream", STREAM)):
+        chat = ("chat", "--model", folder, "--drive", tmp_path / name, "--max-new-tokens", "4", *options)
+        result = CliRunner().invoke(app, [str(one) for one in chat], input="Who?\n")
+        assert result.exit_code == 0, result.output
+        said.append(result.stdout)
+        out = tmp_path / f"{name}.jsonl"
+        result = run("batch", asked, "--model", folder, "--out", out, "--max-new-tokens", "6", *options)
+        assert result.exit_code == 0, result.output
+        answered.append([json.loads(line)["text"] for line in out.read_text().splitlines()])
+    assert said[0] == said[1]
+    assert answered[0] == answered[1]
+
+
+@pytest.mark.slow
+def test_a_server_reads_a_layer_for_all_its_sequences(saved, tmp_path):
+    folder = saved("llama", layers=3)
+    answers = []
+    for name, options in (("memory", ()), ("stream", STREAM[:2])):
+        server = Server(folder, tmp_path / name, *options)
+        with ThreadPoolExecutor(3) as threads:
+            asked = [threads.submit(server.complete, prompt=one, max_tokens=8) for one in ("def", "All", "no")]
+            answers.append([one.result().json()["choices"][0]["text"] for one in asked])
+        server.kill()
+    assert answers[0] == answers[1]
 
 
 @pytest.mark.parametrize(

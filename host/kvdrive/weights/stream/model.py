@@ -21,7 +21,7 @@ from kvdrive.weights.stream.arena import Arena
 from kvdrive.weights.stream.budget import divide
 from kvdrive.weights.stream.embedding import Rows, embed
 from kvdrive.weights.stream.files import CheckpointFiles
-from kvdrive.weights.stream.layout import INSTEAD, layout_of
+from kvdrive.weights.stream.layout import layout_of
 from kvdrive.weights.stream.stored import read_stored
 from kvdrive.weights.stream.units import Unit
 
@@ -134,8 +134,6 @@ class StreamedWeights:
 
 def _files_of(path: Path, config: Any) -> list[Path]:
     """The files of a checkpoint whose weights can be read as they are. Raises InputError, UnsupportedError."""
-    if path.is_file():
-        raise UnsupportedError(f"{path} is no folder with *.safetensors, which weights=stream reads: {INSTEAD}")
     if getattr(config, "quantization_config", None):
         raise UnsupportedError(f"{path} has quantised weights, and weights=stream reads numbers: take weights=memory")
     if not (files := fingerprint.weight_files(path)):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from kvdrive.errors import UnsupportedError
 from kvdrive.generation import checkpoints, places
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.weights.formats import DTYPES
 from kvdrive.weights.loaded import Named, complete
 from kvdrive.weights.options import FlashOptions
+from kvdrive.weights.stream.layout import INSTEAD
 from kvdrive.weights.stream.model import StreamedWeights
 
 
@@ -17,6 +19,8 @@ def load_stream(name: str, dtype: str, options: FlashOptions) -> Checkpoint:
     """
     checkpoints.quiet()
     path = places.find(name)
+    if path.is_file():
+        raise UnsupportedError(f"{path} is no folder with *.safetensors, which weights=stream reads: {INSTEAD}")
     config = checkpoints.read_config(path)
     computed = None if dtype == "auto" else DTYPES[dtype]
     found = StreamedWeights(path, config, computed, options.weights_memory)
