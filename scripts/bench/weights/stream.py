@@ -39,7 +39,7 @@ class Shape:
     layers: int = 4
     hidden: int = 1024
     inner: int = 4096
-    rounds: int = 3
+    rounds: int = 5
     steps: int = 2  # in a round
 
     def config(self) -> LlamaConfig:
@@ -48,7 +48,7 @@ class Shape:
 
 
 QUICK = Shape(layers=6, hidden=128, inner=256, rounds=1, steps=2)
-MEMORY, LEAST, HALF, ACCELERATE = "all in memory", "least memory", "half in memory", "accelerate, from disk"
+MEMORY, LEAST, ACCELERATE = "all in memory", "least memory", "accelerate, from disk"
 
 
 def make(shape: Shape, folder: Path) -> int:
@@ -102,7 +102,7 @@ def _model(way: str, folder: Path) -> tuple[Any, StreamedWeights | None, Callabl
         return _offloaded(folder), None, lambda: _drop(folder)
     if way == MEMORY:
         return AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval(), None, lambda: None
-    weights = StreamedWeights(folder, read_config(folder), None, "auto" if way == HALF else _least(folder))
+    weights = StreamedWeights(folder, read_config(folder), None, _least(folder))
     return weights.model, weights, lambda: None
 
 
@@ -151,7 +151,7 @@ def compare(shape: Shape, folder: Path, threads: int, batches: tuple[int, ...]) 
     os.sync()
     found = []
     for rows in batches:
-        for way in (MEMORY, LEAST) if rows > 1 else (MEMORY, LEAST, HALF, ACCELERATE):
+        for way in (MEMORY, LEAST) if rows > 1 else (MEMORY, LEAST, ACCELERATE):
             found.append(alone(__name__, "measure", way, asdict(shape), str(folder), rows, threads))
         logits = {tuple(one["logits"]) for one in found if one["rows"] == rows}
         if len(logits) > 1:

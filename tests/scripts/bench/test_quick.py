@@ -25,6 +25,7 @@ SHOWN_BY_THEIR_COMMAND = {
     "server/layers",
     "server/peers",
     "sessions/drafts",
+    "weights/stream",
     "weights/window",
 }
 
