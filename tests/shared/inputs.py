@@ -44,6 +44,8 @@ class Table:
         self.always = tuple(table.get("always", ()))
         self.inputs = [Inputs(**{key: tuple(names) for key, names in one.items()}) for one in table.get("inputs", ())]
         self.closure = cache(lambda test: frozenset(self._relative(closure([root / test], root))))
+        self.below = cache(self._below)
+        self.files = cache(self._files)
 
     def tests(self) -> list[str]:
         """The covered files of tests."""
@@ -51,12 +53,12 @@ class Table:
         found = (file for place in places for file in ([place] if place.is_file() else place.rglob("test_*.py")))
         return sorted({name for name in self._relative(found) if not within(name, self.always)})
 
-    def files(self, test: str) -> set[str]:
+    def _files(self, test: str) -> set[str]:
         """All files that a file of tests depends on. Raises FileNotFoundError for an input that does not exist."""
         found = set(self.closure(test))
         for one in self._that_count(test):
             for name in one.files:
-                found |= self._below(name)
+                found |= self.below(name)
         return found
 
     def digest(self, test: str, content: dict[str, str]) -> str:

@@ -160,7 +160,7 @@ class Recorder:
         for name, found in self.results.items():
             by_file[name.split("::")[0]][name] = found
         # Where somebody changed an input during the run, it is unknown what has passed.
-        after = digests(self.table)
+        after = digests(Table(self.config.rootpath))
         new = {}
         for test, found in self.hashes.items():
             self.unknown[test] = sorted(self.opened[test] - self.table.files(test))
