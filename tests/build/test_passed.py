@@ -122,6 +122,8 @@ def test_all_files_run_without_the_option(tree: Path) -> None:
         ("sim/machine/inside.py", "def wheel(): 1", {"test_odd"}),
         ("sim/machine/other.py", "1", set()),
         ("tests/odd/conftest.py", "", {"test_odd"}),
+        ("tests/odd/data/rows.txt", "1", {"test_odd"}),
+        (str(TABLE), f"{TWO}\n# nothing else", set()),
         ("tests/conftest.py", CONFTEST + "\n", {"test_even", "test_odd"}),
         ("pytest.ini", SETTINGS + "\n", {"test_even", "test_odd"}),
         (str(TABLE), TWO.replace("echo 1", "echo 2"), {"test_even"}),
@@ -135,6 +137,7 @@ def test_all_files_run_without_the_option(tree: Path) -> None:
 )  # fmt: skip
 def test_what_changed_runs_again(tree: Path, name: str, text: str, again: set[str]) -> None:
     run(tree)
+    (tree / name).parent.mkdir(exist_ok=True)
     (tree / name).write_text(text)
     assert run(tree)[0] == again | ALWAYS
 

@@ -1,4 +1,5 @@
-"""What a file of tests depends on: the Python that it can run, and what `tests/inputs.toml` names beside it."""
+"""What a file of tests depends on: the Python that it can run, the other files of its folder, and what
+`tests/inputs.toml` names beside them."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ class Table:
 
     def _files(self, test: str) -> set[str]:
         """All files that a file of tests depends on. Raises FileNotFoundError for an input that does not exist."""
-        found = set(self.closure(test))
+        place = next(name for name in self.covered if within(test, [name]))
+        found = {*self.closure(test), *(name for name in self.below(place) if not name.endswith(".py"))}
         for one in self._that_count(test):
             for name in one.files:
                 found |= self.below(name)

@@ -21,7 +21,7 @@ from durations import plain
 from inputs import MADE, Table
 
 RECORD = Path("tests/passed.json")
-_NO_INPUTS = MADE | {".git", ".pytest_cache", ".venv", "build", "out"}  # folders of what is made, or not of the tree
+_NO_INPUTS = MADE | {".git", ".hypothesis", ".pytest_cache", ".venv", "build", "out"}  # folders of what is made
 
 
 def load(root: Path) -> dict[str, str]:
@@ -73,7 +73,7 @@ class Watcher:
     def _audit(self, event: str, given: tuple) -> None:
         if event == "open" and self.running and isinstance(given[0], (str, os.PathLike)):
             path = os.path.abspath(given[0])
-            if path.startswith(self.root):
+            if path.startswith(self.root) and not (path.endswith(".py") and _by_hypothesis()):
                 self.opened[self.running].add(path)
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
@@ -118,6 +118,15 @@ class Watcher:
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else ""
+
+
+def _by_hypothesis() -> bool:
+    """Whether Hypothesis opens a file: it looks for constants in all modules that are loaded."""
+    frame = sys._getframe()
+    while frame := frame.f_back:
+        if frame.f_globals.get("__name__", "").startswith("hypothesis.internal.constants"):
+            return True
+    return False
 
 
 class Recorder:
