@@ -132,7 +132,8 @@ def test_all_files_run_without_the_option(tree: Path) -> None:
     ],
     ids=[
         "an input", "a new input", "a test", "a module that it runs", "a module that it does not run", "new fixtures",
-        "fixtures", "an input of all", "a tool", "no record", "a damaged record",
+        "data beside it", "the table without its rows", "fixtures", "an input of all", "a tool",
+        "no record", "a damaged record",
     ],
 )  # fmt: skip
 def test_what_changed_runs_again(tree: Path, name: str, text: str, again: set[str]) -> None:
