@@ -223,7 +223,7 @@ $(STAMPS)/kernels: $(STAMPS)/native
 PYTEST = $(BIN)/python -m pytest -n $(shell expr $(JOBS) + 1) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: test
-test: setup $(STAMPS)/kernels $(STAMPS)/system-fuzz $(STAMPS)/xrt ## everything that CI runs; parts of tests/parts.toml if their inputs changed [ALL=1: always]
+test: setup $(STAMPS)/kernels $(STAMPS)/system-fuzz $(STAMPS)/xrt ## everything that CI runs; what tests/inputs.toml covers if its inputs changed [ALL=1: always]
 	@$(PYTEST) --store-durations --store-passed $(if $(ALL),,--leave-out-passed) -m "not slow" $(PYTEST_ARGS)
 
 .PHONY: time-setup
