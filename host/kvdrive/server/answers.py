@@ -30,7 +30,7 @@ class Answer:
             "model": model,
         }
 
-    def whole(self, choices: Sequence[Generation]) -> Json:
+    async def whole(self, choices: Sequence[Generation]) -> Json:
         """See Documents. Of more candidates than wanted choices, the likeliest are shown."""
         shown = [one for several in self._of_prompts(choices) for one in self._best(several)]
         kind = "chat.completion" if self._chat else "text_completion"

@@ -24,7 +24,7 @@ class AnthropicAnswer:
         self._shows_thoughts = shows_thoughts
         self._head = {"id": f"msg_{uuid.uuid4().hex}", "type": "message", "role": "assistant", "model": model}
 
-    def whole(self, choices: Sequence[Generation]) -> Json:
+    async def whole(self, choices: Sequence[Generation]) -> Json:
         """See Documents. What is thought comes before what is said, and that before what is called."""
         (generation,) = choices
         said = generation.said
