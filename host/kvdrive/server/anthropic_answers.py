@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from kvdrive.server.calls import Call, Piece, Thought
 from kvdrive.server.errors import ApiError
+from kvdrive.server.events import named
 from kvdrive.server.fields import Json
 from kvdrive.server.generation import Generation
 
@@ -123,4 +124,4 @@ def _called(call: Call, place: int) -> list[str]:
 
 
 def _event(kind: str, **fields: object) -> str:
-    return f"event: {kind}\ndata: {json.dumps({'type': kind} | fields, ensure_ascii=False)}\n\n"
+    return named({"type": kind, **fields})

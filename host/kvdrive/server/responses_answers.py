@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
 from kvdrive.server.calls import Call, Piece, Thought
 from kvdrive.server.errors import ApiError
+from kvdrive.server.events import named
 from kvdrive.server.fields import Json
 from kvdrive.server.generation import Generation
 from kvdrive.server.responses_requests import ResponseRequest
@@ -141,7 +141,7 @@ class ResponseAnswer:
     def _event(self, kind: str, **fields: object) -> str:
         document = {"type": kind, "sequence_number": self._events, **fields}
         self._events += 1
-        return f"event: {kind}\ndata: {json.dumps(document, ensure_ascii=False)}\n\n"
+        return named(document)
 
 
 class _Item:
