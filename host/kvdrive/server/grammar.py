@@ -50,7 +50,7 @@ class Grammar:
         self._rows = np.empty(len(self._bytes), np.intp)  # of _HIGHEST, for each byte of the mask
         self._highest = np.empty((len(self._bytes), 8), np.float32)
         self._bounds = self._highest.reshape(-1)[:vocabulary]  # what each logit may be at most
-        self._failure: Exception | None = None
+        self._failure: GrammarError | None = None
         self._computing = threading.Lock()  # held from `_begin` until the end of `compute`
         self._begin()
 
@@ -85,8 +85,8 @@ class Grammar:
             fill_next_token_bitmask(self._matcher, self._mask, 0)
             self._rows[:] = self._bytes
             np.take(_HIGHEST, self._rows, axis=0, out=self._highest, mode="clip")
-        except Exception as error:
-            self._failure = error
+        except BaseException as error:  # what Rust panics with is no Exception, and the thread has other grammars
+            self._failure = GrammarError(f"the grammar of this answer failed: {error}")
         finally:
             self._computing.release()
 
@@ -95,7 +95,7 @@ class Grammar:
         self._waiting.put(self)
 
     def _wait(self) -> None:
-        """Wait until `compute` has ended. Raises its error."""
+        """Wait until `compute` has ended. Raises GrammarError."""
         with self._computing:
             if self._failure is not None:
                 raise self._failure

@@ -72,6 +72,26 @@ def test_a_token_that_the_grammar_excludes_is_an_error(tokenizer):
         grammar.take(tokenizer.encode("x")[0])
 
 
+class Panic(BaseException):
+    """As Rust's."""
+
+
+def test_a_failure_ends_its_grammar_and_no_other(tokenizer, monkeypatch):
+    grammars = made(tokenizer)
+
+    def panics(*_):
+        raise Panic("at once")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("kvdrive.server.grammar.fill_next_token_bitmask", panics)
+        failed = grammars.json(SCHEMA)
+        for use in (failed.copy, lambda: failed.restrict(torch.zeros(1, TOKENS)), lambda: failed.take(1)):
+            with pytest.raises(GrammarError, match="at once"):
+                use()
+    next_token(made(tokenizer, PADDED).json(SCHEMA), matcher_of(grammars, []), 1)
+    grammars.json(SCHEMA).restrict(torch.zeros(1, TOKENS))
+
+
 def test_a_mask_is_computed_while_the_model_computes(tokenizer, monkeypatch):
     """No call of the model ends before the masks are there that its logits need, of each sequence with a grammar."""
     grammars, masks, lock = made(tokenizer), [], threading.Condition()
