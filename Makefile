@@ -260,7 +260,7 @@ LLAMA_PATH = $(if $(LLAMA),PATH="$(abspath $(LLAMA)):$$PATH" )
 NEEDS_attention := smollm2
 NEEDS_decode := smollm2
 NEEDS_quality := smollm2
-NEEDS_server := smollm2 llama-server transformers-serve
+NEEDS_server := smollm2 llama-plugin llama-server transformers-serve
 NEEDS_sessions := smollm2
 NEEDS_storage := system-bench
 NEEDS_llama := smollm2 llama-plugin
