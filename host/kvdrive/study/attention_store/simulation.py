@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count, islice
 
@@ -68,17 +69,27 @@ class Result:
         }
 
 
-def replay(trace: Trace, model: Model, machine: Machine, policy: str, *, keep: bool = True, warm_up: int = 0) -> Result:
+def replay(
+    trace: Trace,
+    model: Model,
+    machine: Machine,
+    policy: str,
+    *,
+    keep: bool = True,
+    warm_up: int = 0,
+    progress: Callable[[], object] = lambda: None,
+) -> Result:
     """Replay all requests; `policy` names an eviction policy. `keep` False: every prompt is computed whole.
 
-    The first `warm_up` requests fill the store and are not counted.
+    The first `warm_up` requests fill the store and are not counted. `progress` is called for each request.
     """
-    return _Replay(trace, model, machine, policy, keep=keep).run(warm_up)
+    return _Replay(trace, model, machine, policy, keep=keep).run(warm_up, progress)
 
 
 @dataclass
 class _Waiting:
-    """A request that waits for a slot since `seconds`. `entry`: the kept session that it will use, or None."""
+    """A request that waits for a slot since `seconds`. `entry`: the kept session that it will use, or None; of blocks,
+    since those of whole sessions are found by their key."""
 
     seconds: float
     request: Request
@@ -101,7 +112,10 @@ class _Replay:
         self._shelf_policy, self._memory_policy = make_eviction(policy), make_eviction(policy)
         self._looks_ahead = isinstance(self._shelf_policy, QueueAware)
         self._there: dict[int, Entry] = {}  # all of the shelf
-        self._tails: dict[int, int] = {}  # their tokens beyond whole blocks
+        self._numbers: dict[int, int] = {}  # key of a whole session -> its number on the shelf
+        self._lengths: dict[int, int] = {}  # tokens of all of the shelf
+        self._room = model.window if machine.reserved else 0  # tokens that a whole session takes, 0: its own
+        self._answering: set[int] = set()  # conversations with a running sequence
         self._resident: dict[int, int] = {}  # number on the shelf -> number in memory
         self._ready: dict[int, float] = {}  # when a prefetch is complete
         self._names = count(1)
@@ -110,22 +124,24 @@ class _Replay:
         self._disk_free = 0.0
         self._began = self._loaded = 0.0  # when the last prefill began; when the last load ended
         self._sizes = self._kept = 0
-        self._overlapping = not any(request.then for request in trace.requests)  # turns do not wait for answers
+        # Turns of a file do not wait for answers; whole sessions are found by their keys.
+        self._overlapping = trace.block > 0 and not any(request.then for request in trace.requests)
         self._order = count()
         self._arrivals = [(request.seconds, next(self._order), request) for request in trace.requests]
         heapq.heapify(self._arrivals)
         self.result = Result(model.gpus)
 
-    def run(self, warm_up: int) -> Result:
+    def run(self, warm_up: int, progress: Callable[[], object]) -> Result:
         started = 0
         while self._arrivals or self._queue or self._running:
             while self._arrivals and self._arrivals[0][0] <= self._now:
                 self._arrive()
-            if self._queue and len(self._running) < self._machine.slots:
+            if self._may_start():
                 if started == warm_up:
                     self.result = Result(self._model.gpus, begin=self._now)
                 started += 1
                 self._start(self._queue.popleft())
+                progress()
             else:
                 self._decode()
         self.result.end = self._now
@@ -138,7 +154,14 @@ class _Replay:
         self._queue.append(_Waiting(seconds, request, self._session_of(request)))
         self._prefetch()
 
+    def _may_start(self) -> bool:
+        """True if the next request has a slot, and the answer that it follows is there."""
+        free = len(self._running) < self._machine.slots
+        return free and bool(self._queue) and self._queue[0].request.conversation not in self._answering
+
     def _session_of(self, request: Request) -> int | None:
+        if not self._trace.block:
+            return self._numbers.get(request.keys[0])
         depth, entries = self._shelf.find(_ROOT, request.keys) if self._keep else (0, [])
         return entries[0].id if depth else None
 
@@ -153,6 +176,7 @@ class _Replay:
         if until < end:
             return
         self._clock, _, done = heapq.heappop(self._running)
+        self._answering.discard(done.conversation)
         if self._keep:
             self._put(done)
         if self._overlapping:  # what a waiting request goes on with may have ended just now
@@ -188,6 +212,8 @@ class _Replay:
         result.prefill += busy
         result.first_token += self._now - waiting.seconds
         heapq.heappush(self._running, (self._clock + request.output * model.decode, next(self._order), request))
+        if request.conversation:
+            self._answering.add(request.conversation)
 
     def _find(self, request: Request) -> tuple[int, Entry | None]:
         depth, entries = self._shelf.find(_ROOT, request.keys) if self._keep else (0, [])
@@ -195,10 +221,8 @@ class _Replay:
             return 0, None
         with self._shelf.transaction():
             self._shelf.use(entries[0].id)
-        entry, found = entries[0], depth * self._trace.block
-        if entry.tokens == found:  # this conversation's own, to its last token
-            found += self._tails[entry.id]
-        return min(found, request.tokens - 1), entry
+        found = depth * self._trace.block or self._lengths[entries[0].id]
+        return min(found, request.tokens - 1), entries[0]
 
     def _load(self, entry: Entry | None, tokens: int, *, counts: bool) -> float:
         """Seconds until K and V of the first `tokens` tokens are in the GPU."""
@@ -217,36 +241,53 @@ class _Replay:
         return 0.0 if self._machine.in_place else tokens * self._model.bytes_per_token / rate
 
     def _put(self, request: Request) -> None:
-        """Keep what a request has computed, in memory first. The session that it goes on with is replaced."""
+        """Keep what a request has computed, in memory first. The session that it goes on with is replaced, or grows in
+        the room that it has."""
         if request.replaces:
             self._replace(request.replaces)
         keys = list(request.kept)
-        if not keys:
-            return
         depth, entries = self._shelf.find(_ROOT, keys)
-        if depth == len(keys):
-            with self._shelf.transaction():
-                self._shelf.use(entries[0].id)
+        block = self._trace.block
+        if block and depth == len(keys):
+            self._used(entries[0].id)
             return
-        block, per_token = self._trace.block, self._model.bytes_per_token
+        tokens = len(keys) * block or request.stored
+        known = depth * block or sum(self._lengths[entry.id] for entry in entries)
+        computed = request.tokens + request.output
+        fresh = min(computed, tokens - known) if block else min(computed - known, tokens)
+        self.result.bytes_written += fresh * self._model.bytes_per_token
+        self._sizes += tokens * self._model.bytes_per_token
+        self._kept += 1
+        room = tokens if block else self._room or tokens
+        if not block and entries and entries[0].tokens == room:
+            self._used(entries[0].id)
+            kept = entries[0]
+        else:
+            kept = self._replaced(entries, keys, room, known)
+        self._lengths[kept.id] = tokens
+        self._bring(kept)
+        self._ready.pop(kept.id, None)
+        self._shrink()
+
+    def _used(self, number: int) -> None:
+        with self._shelf.transaction():
+            self._shelf.use(number)
+
+    def _replaced(self, entries: list[Entry], keys: list[int], room: int, known: int) -> Entry:
+        """A new session of `room` tokens, instead of the one of `entries` of which nothing is left out."""
+        block = self._trace.block
         with self._shelf.transaction():
             for entry in entries:
-                if entry.tokens == depth * block:  # nothing of it is left out
+                if not block or entry.tokens == known:
                     self._forget(entry)
                     break
-            new = NewEntry(_ROOT, "", "", [], "", per_token, block, tokens=len(keys) * block, last=keys[-1])
+            per_token = self._model.bytes_per_token
+            new = NewEntry(_ROOT, "", "", [], "", per_token, block or room, tokens=room, last=keys[-1])
             number = self._shelf.add(new, keys)
-        new_tokens = min(request.tokens + request.output, (len(keys) - depth) * block)
-        self.result.bytes_written += new_tokens * per_token
-        self._sizes += len(keys) * block * per_token
-        self._kept += 1
         added = self._shelf.get(number)
         assert added is not None
-        self._there[number] = added
-        self._tails[number] = request.tail
-        self._bring(added)
-        self._ready.pop(number, None)
-        self._shrink()
+        self._there[number], self._numbers[keys[-1]] = added, number
+        return added
 
     def _replace(self, last: int) -> None:
         _, entries = self._shelf.find(last, ())
@@ -295,7 +336,8 @@ class _Replay:
 
     def _forget(self, entry: Entry) -> None:
         self._shelf.remove(entry.id)
-        del self._there[entry.id], self._tails[entry.id]
+        del self._there[entry.id], self._lengths[entry.id]
+        self._numbers.pop(entry.last, None)
         resident = self._resident.pop(entry.id, None)
         if resident is not None:
             with self._memory.transaction():
@@ -304,7 +346,10 @@ class _Replay:
     def _wanted(self, size: int) -> list[int]:
         """Sessions of waiting requests, as many as `size` bytes hold on average, the next request's first."""
         queued = islice(self._queue, self._window(size))
-        return [waiting.entry for waiting in queued if waiting.entry is not None]
+        if self._trace.block:
+            return [waiting.entry for waiting in queued if waiting.entry is not None]
+        numbers = self._numbers
+        return [numbers[key] for waiting in queued if (key := waiting.request.keys[0]) in numbers]
 
     def _window(self, size: int) -> int:
         """Sessions that `size` bytes hold on average, 1 at least."""
