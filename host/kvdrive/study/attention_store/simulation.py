@@ -1,4 +1,6 @@
-"""Replays a trace in virtual time. Index and eviction are the store's own code; times come from the machine's rates."""
+"""Replays a trace in virtual time. Index, eviction, look-ahead and the choice of what is in memory are the store's own
+code; times come from the machine's rates.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from itertools import count, islice
 from kvdrive.prefix.entry import Entry, NewEntry
 from kvdrive.prefix.eviction import make_eviction
 from kvdrive.prefix.eviction.queue_aware import QueueAware
+from kvdrive.prefix.eviction.window import Window
 from kvdrive.prefix.index import Index
+from kvdrive.prefix.residents import Residents
 from kvdrive.study.attention_store.hardware import Machine, Model
 from kvdrive.study.attention_store.traces import Request, Trace
 
@@ -73,11 +77,11 @@ def replay(trace: Trace, model: Model, machine: Machine, policy: str, *, keep: b
 
     The first `warm_up` requests fill the store and are not counted.
     """
-    return _Replay(trace, model, machine, policy, keep=keep).run(warm_up)
+    return Replay(trace, model, machine, policy, keep=keep).run(warm_up)
 
 
 @dataclass
-class _Waiting:
+class Waiting:
     """A request that waits for a slot since `seconds`. `entry`: the kept session that it will use, or None."""
 
     seconds: float
@@ -85,9 +89,11 @@ class _Waiting:
     entry: int | None
 
 
-class _Replay:
-    """`shelf` indexes what is kept at all, `memory` what of it is in memory: each of its entries stands for one of
-    the shelf's, whose number is the session number in its slices.
+class Replay:
+    """See `replay`. `shelf` indexes what is kept at all, `memory` says what of it is in memory, by the shelf's numbers.
+
+    What asks the store is in `_session_of`, `_find`, `_load`, `_put` and `_prefetch`, so that another store can take
+    the place of the modelled one.
 
     One GPU (or group of them) computes a prefill or a decode step of all running sequences, never both: `clock` is the
     time spent on decode steps, and stands still during a prefill.
@@ -97,19 +103,17 @@ class _Replay:
         self._trace, self._model, self._machine, self._keep = trace, model, machine, keep
         self._now = self._clock = 0.0
         self._shelf = Index(":memory:", lambda: self._now)
-        self._memory = Index(":memory:", lambda: self._now)
-        self._shelf_policy, self._memory_policy = make_eviction(policy), make_eviction(policy)
+        self._memory = Residents(machine.memory, policy, lambda: self._now)
+        self._shelf_policy = make_eviction(policy)
         self._looks_ahead = isinstance(self._shelf_policy, QueueAware)
         self._there: dict[int, Entry] = {}  # all of the shelf
         self._tails: dict[int, int] = {}  # their tokens beyond whole blocks
-        self._resident: dict[int, int] = {}  # number on the shelf -> number in memory
         self._ready: dict[int, float] = {}  # when a prefetch is complete
-        self._names = count(1)
-        self._queue: deque[_Waiting] = deque()
+        self._queue: deque[Waiting] = deque()
         self._running: list[tuple[float, int, Request]] = []  # the clock when it ends
         self._disk_free = 0.0
         self._began = self._loaded = 0.0  # when the last prefill began; when the last load ended
-        self._sizes = self._kept = 0
+        self._window = Window()
         self._overlapping = not any(request.then for request in trace.requests)  # turns do not wait for answers
         self._order = count()
         self._arrivals = [(request.seconds, next(self._order), request) for request in trace.requests]
@@ -135,7 +139,7 @@ class _Replay:
 
     def _arrive(self) -> None:
         seconds, _, request = heapq.heappop(self._arrivals)
-        self._queue.append(_Waiting(seconds, request, self._session_of(request)))
+        self._queue.append(Waiting(seconds, request, self._session_of(request)))
         self._prefetch()
 
     def _session_of(self, request: Request) -> int | None:
@@ -156,13 +160,13 @@ class _Replay:
         if self._keep:
             self._put(done)
         if self._overlapping:  # what a waiting request goes on with may have ended just now
-            for waiting in islice(self._queue, self._window(self._machine.memory)):
+            for waiting in islice(self._queue, self._window.of(self._machine.memory)):
                 waiting.entry = self._session_of(waiting.request)
         if done.then is not None:
             heapq.heappush(self._arrivals, (self._now + done.then.seconds, next(self._order), done.then))
         self._prefetch()
 
-    def _start(self, waiting: _Waiting) -> None:
+    def _start(self, waiting: Waiting) -> None:
         """Compute the prompt of a request; then it runs."""
         result, model, request = self.result, self._model, waiting.request
         cached, entry = self._find(request)
@@ -205,11 +209,9 @@ class _Replay:
         if entry is None:
             return 0.0
         self.result.hits += counts
-        resident = self._resident.get(entry.id)
-        if resident is not None and self._ready.get(entry.id, 0.0) <= self._now:
+        if entry.id in self._memory and self._ready.get(entry.id, 0.0) <= self._now:
             self.result.memory_hits += counts
-            with self._memory.transaction():
-                self._memory.use(resident)
+            self._memory.use(entry.id)
             rate = self._machine.pcie
         else:
             self._bring(entry)
@@ -238,8 +240,7 @@ class _Replay:
             number = self._shelf.add(new, keys)
         new_tokens = min(request.tokens + request.output, (len(keys) - depth) * block)
         self.result.bytes_written += new_tokens * per_token
-        self._sizes += len(keys) * block * per_token
-        self._kept += 1
+        self._window.stored(len(keys) * block * per_token)
         added = self._shelf.get(number)
         assert added is not None
         self._there[number] = added
@@ -256,31 +257,8 @@ class _Replay:
 
     def _bring(self, entry: Entry) -> None:
         """Put a session into memory; others leave for the disk."""
-        if entry.id in self._resident or entry.bytes > self._machine.memory:
-            return
-        name = next(self._names)
-        new = NewEntry(
-            _ROOT,
-            "",
-            "",
-            [[0, entry.id, 0, 1]],
-            "",
-            entry.bytes_per_token,
-            entry.tokens,
-            tokens=entry.tokens,
-            last=name,
-        )
-        with self._memory.transaction():
-            self._resident[entry.id] = self._memory.add(new, [name])
-            if self._looks_ahead and self._memory.accounts.bytes() > self._machine.memory:
-                self._memory_policy.look_ahead(
-                    [self._resident[n] for n in self._wanted(self._machine.memory) if n in self._resident]
-                )
-            while self._memory.accounts.bytes() > self._machine.memory:
-                victim = self._memory_policy.victim(self._memory)
-                assert victim is not None
-                self._memory.remove(victim.id)
-                del self._resident[victim.slices[0][1]]
+        if entry.id not in self._memory:
+            self._memory.admit(entry.id, entry.bytes, lambda: self._wanted(self._machine.memory))
 
     def _shrink(self) -> None:
         limit = self._machine.memory + self._machine.disk
@@ -296,36 +274,22 @@ class _Replay:
     def _forget(self, entry: Entry) -> None:
         self._shelf.remove(entry.id)
         del self._there[entry.id], self._tails[entry.id]
-        resident = self._resident.pop(entry.id, None)
-        if resident is not None:
-            with self._memory.transaction():
-                self._memory.remove(resident)
+        self._memory.forget(entry.id)
 
     def _wanted(self, size: int) -> list[int]:
         """Sessions of waiting requests, as many as `size` bytes hold on average, the next request's first."""
-        queued = islice(self._queue, self._window(size))
+        queued = islice(self._queue, self._window.of(size))
         return [waiting.entry for waiting in queued if waiting.entry is not None]
-
-    def _window(self, size: int) -> int:
-        """Sessions that `size` bytes hold on average, 1 at least."""
-        return max(1, int(size * self._kept / self._sizes)) if self._sizes else 1
 
     def _prefetch(self) -> None:
         """Bring the sessions of waiting requests from disk to memory: as many as fit there."""
-        if not (self._machine.prefetch and self._queue and len(self._resident) < len(self._there)):
+        if not (self._machine.prefetch and self._queue and len(self._memory) < len(self._there)):
             return
-        room = self._machine.memory
-        for number in self._wanted(room):
-            if (entry := self._there.get(number)) is None:
-                continue
-            room -= entry.bytes
-            if room < 0:
-                break
-            if number in self._resident:
-                continue
-            self._disk_free = max(self._now, self._disk_free) + entry.bytes / self._machine.disk_rate
+        wanted = self._wanted(self._machine.memory)
+        for number, size in self._memory.missing((one, self._there[one].bytes) for one in wanted if one in self._there):
+            self._disk_free = max(self._now, self._disk_free) + size / self._machine.disk_rate
             self._ready[number] = self._disk_free
-            self._bring(entry)
+            self._bring(self._there[number])
 
 
 def _share(part: float, whole: float) -> float:
