@@ -64,6 +64,7 @@ class Index:
         self.path = path
         self.made = False
         self._clock = clock
+        self.on_removal: Callable[[int], None] = lambda number: None  # of a session, by its number
         self._sidecar_changed = False
         if isinstance(path, Path):
             sidecar.convert(path)
@@ -269,6 +270,7 @@ class Index:
         self._db.write("DELETE FROM sessions WHERE id=?", (number,))
         self.notes.remove(number)
         self._sidecar_changed |= entry.pinned
+        self.on_removal(number)
         return entry
 
     def use(self, number: int) -> None:
