@@ -47,6 +47,7 @@ SUITES: dict[str, dict[str, str]] = {
     "weights": {
         "experts": "experts on flash beside mmap, memory and llama.cpp, on a random model of 4.5 GiB",
         "dense": "neurons on flash beside mmap and memory, on a random model of 1.8 GiB",
+        "stream": "all weights on flash beside memory and accelerate's offload, on a random model of 0.8 GB",
         "shared": "K and V at 32K and experts on one disk, alone and together",
         "window": "what managing the window of neurons takes, without reads",
         "coactivation": "bytes of neurons that are stored beside those used with them, counted on mini_relu",

@@ -42,8 +42,8 @@ def sparsify(
     parsed = [_share(part) for part in wanted]
     if config.weights.ffn != "exact":
         raise InputError("sparsify begins with the exact model: leave --ffn out")
-    if config.weights.weights == "drive":
-        raise InputError("sparsify reads no weights from a drive: take --weights flash")
+    if config.weights.weights in ("drive", "stream"):
+        raise InputError("sparsify needs the file of weights, or a model in memory: take --weights flash")
     with waiting_for(IMPORTS):
         from rich.console import Console
         from rich.table import Table

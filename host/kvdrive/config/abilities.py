@@ -30,6 +30,7 @@ class Ability(Enum):
     MATRICES = "projections are matrices of numbers", "dtype"
     FILE = "weights are in a file of their own", "weights"
     SPARSE = "neurons can be left out", "weights"
+    BETWEEN_CALLS = "projections can be used outside of their layer's call", "weights"
     COMPUTING = "the drive that holds the weights computes", "weights"
     IMAGE = "loads an FPGA image", "target"
     FLASH_MODEL = "models the time of flash", "target"

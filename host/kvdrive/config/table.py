@@ -17,6 +17,7 @@ A = Ability
 _EXACT_ONLY = "the model's own attention reads every token there"
 _IN_PARTS = "while drives attend to one mini-batch, the host computes another one"
 _WHOLE_BATCH = "weights are read for the whole batch"
+_OWN_FORMATS = "the file of weights has formats of its own"
 
 # One of several values of an option.
 VALUES = (
@@ -36,17 +37,33 @@ VALUES = (
         requires={A.REMOVAL: "it removes K and V on drives"},
         lacks={A.DRAFTS: "what was drafted could not be removed any more"},
     ),
-    Part("weights", "memory", frozenset({A.PARTS, A.ANY_DEVICE, A.ROUNDING, A.FORGETTING})),
-    Part("weights", "flash", frozenset({A.FILE, A.SPARSE, A.FORGETTING}), lacks={A.PARTS: _WHOLE_BATCH}),
+    Part("weights", "memory", frozenset({A.PARTS, A.ANY_DEVICE, A.ROUNDING, A.FORGETTING, A.BETWEEN_CALLS})),
+    Part(
+        "weights",
+        "flash",
+        frozenset({A.FILE, A.SPARSE, A.FORGETTING, A.BETWEEN_CALLS}),
+        lacks={A.PARTS: _WHOLE_BATCH, A.ROUNDING: _OWN_FORMATS},
+    ),
+    Part(
+        "weights",
+        "stream",
+        frozenset({A.FORGETTING}),
+        lacks={
+            A.PARTS: _WHOLE_BATCH,
+            A.FILE: "it reads the checkpoint's own files",
+            A.SPARSE: "it reads every neuron",
+            A.ROUNDING: "layers are computed as they are stored",
+        },
+    ),
     Part(
         "weights",
         "drive",
-        frozenset({A.SPARSE, A.COMPUTING}),
+        frozenset({A.SPARSE, A.COMPUTING, A.BETWEEN_CALLS}),
         requires={A.STAYING: "`kvdrive convert` has put them on a drive that stays"},
-        lacks={A.PARTS: _WHOLE_BATCH, A.FORGETTING: "the drive holds the weights"},
+        lacks={A.PARTS: _WHOLE_BATCH, A.FORGETTING: "the drive holds the weights", A.ROUNDING: _OWN_FORMATS},
     ),
     *(Part("dtype", name, frozenset({A.MATRICES})) for name in DTYPES if name != "int8"),
-    Part("dtype", "int8", requires={A.ROUNDING: "the file of weights has formats of its own"}),
+    Part("dtype", "int8", requires={A.ROUNDING: "matrices are rounded when they are loaded"}),
     Part("ffn", "exact"),
     Part("ffn", "fatrelu:THRESHOLD", requires={A.SPARSE: "it leaves out neurons that are on flash"}),
     Part("ffn", "fatrelu:SHARE", requires={A.FILE: "`kvdrive sparsify` keeps thresholds beside the file of weights"}),
@@ -74,6 +91,7 @@ SET = (
             A.EVERY_TOKEN: "X-cache rebuilds K and V for exact attention",
             A.ON_DRIVE: "sequences in memory hold K and V",
             A.MATRICES: "X-cache multiplies by the projections of K and V as they are",
+            A.BETWEEN_CALLS: "X-cache multiplies by the projections of K and V when their layer does not compute",
         },
         lacks={A.FORMATS: "X-cache stores layer inputs as they are"},
     ),

@@ -60,7 +60,7 @@ class Generated:
     """New tokens of each row up to its first stop token, the record, and how K and V went to the drives.
 
     `writeback` is None where nothing goes to drives; `removals`: see Batch; `logits` are those of the
-    first steps asked for. `weights_bytes`: of experts or neurons read by steps behind the first one; None: in memory.
+    first steps asked for. `weights_bytes`: of weights read by steps behind the first one; None: in memory.
     """
 
     tokens: list[list[int]]
@@ -122,7 +122,7 @@ def _steps(checkpoint: Checkpoint, work: Batch, cache: HfCache, assistant: Assis
 
 
 def _weights_bytes(checkpoint: Checkpoint) -> int:
-    """Bytes of experts or neurons that were read so far."""
+    """Bytes of weights that were read so far."""
     return 0 if checkpoint.weights is None else checkpoint.weights.file.counters()["bytes"]
 
 

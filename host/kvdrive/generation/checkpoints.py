@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kvdrive.weights.drive_model import DriveModel
     from kvdrive.weights.loading import FlashWeights
     from kvdrive.weights.sparse import SparseWeights
+    from kvdrive.weights.stream.model import StreamedWeights
 
 ROUNDED = "int8"
 
@@ -54,14 +55,14 @@ def shape_of(config: Any) -> Shape:
 class Checkpoint:
     """A model in evaluation mode with its tokenizer. `name`: what the user called it.
 
-    `weights`: what reads the experts or neurons that stay on flash; None for weights in memory.
+    `weights`: what reads the weights that stay on flash; None for weights in memory.
     """
 
     name: str
     path: Path
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
-    weights: FlashWeights | SparseWeights | DriveModel | None = None
+    weights: FlashWeights | SparseWeights | DriveModel | StreamedWeights | None = None
 
     def close(self) -> None:
         """End the reads of weights on flash. Whoever has loaded the checkpoint calls this."""

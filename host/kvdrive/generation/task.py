@@ -16,7 +16,7 @@ from rich.console import Console
 
 from kvdrive import _native
 from kvdrive.config.run import RunConfig
-from kvdrive.generation import batches
+from kvdrive.generation import batches, checkpoints
 from kvdrive.generation.assistant import Assistant, load_assistant, require_one
 from kvdrive.generation.batches import Batch, Generated
 from kvdrive.generation.checkpoints import Checkpoint
@@ -58,6 +58,8 @@ class Settings:
         kept = {"sessions": run.pop("sessions")}
         if self.config.weights.weights == "memory":
             run["weights"] = {"weights": None}
+        elif self.config.weights.weights == "stream":
+            run["weights"] = {"weights": "stream", "weights_memory": self.config.weights.weights_memory}
         else:
             run["weights"]["on_drive"] = run["weights"].pop("weights") == "drive"
         return {
@@ -205,6 +207,8 @@ def _whole(checkpoint: Checkpoint, settings: Settings) -> Checkpoint:
     config = settings.config
     if config.weights.weights == "memory":
         return checkpoint
+    if config.weights.weights == "stream":
+        return checkpoints.load(config.model.model, config.model.dtype)
     return load_whole(config.model.model, config.model.dtype, config.stored())
 
 

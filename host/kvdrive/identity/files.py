@@ -50,7 +50,7 @@ def _of_file(path: Path, pool: ThreadPoolExecutor, remembered: _Remembered, now_
         digest.update(piece)
     found, after = digest.hexdigest(), path.stat()
     changed = max(after.st_mtime_ns, after.st_ctime_ns)
-    if _marks(before) == _marks(after) and now_ns() - changed > _TICK_NS:
+    if marks(before) == marks(after) and now_ns() - changed > _TICK_NS:
         remembered.put(path, after, found)
     return found
 
@@ -65,7 +65,7 @@ def _of_piece(path: Path, start: int) -> bytes:
     return digest.digest()
 
 
-def _marks(status: os.stat_result) -> list[int]:
+def marks(status: os.stat_result) -> list[int]:
     """What differs after any write to a file, and between files."""
     return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
@@ -99,7 +99,7 @@ class _Remembered:
 
     def _key(self, path: Path, status: os.stat_result) -> str:
         """Names are those of this machine: others may share the user's folder."""
-        return json.dumps([_KIND, os.uname().nodename, str(path.resolve()), *_marks(status)])
+        return json.dumps([_KIND, os.uname().nodename, str(path.resolve()), *marks(status)])
 
     def _read(self) -> dict[str, str]:
         with suppress(OSError, ValueError):

@@ -214,7 +214,7 @@ class _Run:
 def _no_number(model: PreTrainedModel) -> InputError:
     """The error that says why a model computes NaN or infinity."""
     for name, weight in model.named_parameters():
-        if weight.is_floating_point() and not bool(weight.isfinite().all()):
+        if weight.is_floating_point() and not weight.is_meta and not bool(weight.isfinite().all()):
             return InputError(f"{name} of {type(model).__name__} holds NaN or infinity: load the checkpoint again")
     return InputError(f"{type(model).__name__} computes NaN or infinity in {model.dtype}: load it in another precision")
 

@@ -143,6 +143,12 @@ def _weights(weights: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "feed-forward commands", f"{weights['ffn_commands']:,}"
         yield "bytes of x and of y", f"{weights['ffn_bytes_in']:,}, {weights['ffn_bytes_out']:,}"
         return
+    if "layers" in weights:
+        yield "layers in memory", f"{weights['layers_in_memory']:,} of {weights['layers']:,}"
+        yield "bytes of weights read", f"{weights['flash_bytes']:,}"
+        yield "bytes of layers that each call reads", f"{weights['bytes_per_call']:,}"
+        yield "waiting for them, wall time", f"{weights['waited_ns'] / 1e9:.2f} s"
+        return
     what = "experts" if "experts" in weights else "neurons"
     yield f"{what} in memory at most", f"{weights[f'{what}_in_memory']:,} of {weights[what]:,}"
     if what == "neurons":

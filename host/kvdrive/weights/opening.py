@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, cast
-
-from transformers import GenerationConfig
 
 from kvdrive.config.resolve import resolve
 from kvdrive.config.run import RunConfig
@@ -15,15 +11,15 @@ from kvdrive.generation import checkpoints, places
 from kvdrive.generation.checkpoints import Checkpoint
 from kvdrive.weights.cuts import cuts_of, install_cuts
 from kvdrive.weights.drive_model import DriveModel
-from kvdrive.weights.drive_reader import DriveWeights
 from kvdrive.weights.finding import open_reader
-from kvdrive.weights.formats import DTYPES
+from kvdrive.weights.loaded import Named, complete, computed_in
 from kvdrive.weights.loading import FlashWeights, WeightsOptions
 from kvdrive.weights.options import DRIVE, PREDICTOR, FlashOptions
 from kvdrive.weights.origin import check_origin, mark_origin
 from kvdrive.weights.predictor import read_predictors
 from kvdrive.weights.reader import Reader
 from kvdrive.weights.sparse import SparseWeights
+from kvdrive.weights.stream.opening import load_stream
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +34,8 @@ def load_from(config: RunConfig) -> Checkpoint:
     model = config.model
     if config.weights.weights == "memory":
         return checkpoints.load(model.model, model.dtype, model.device)
+    if config.weights.weights == "stream":
+        return load_stream(model.model, model.dtype, config.weights)
     return load(model.model, model.dtype, config.stored())
 
 
@@ -57,33 +55,22 @@ def load(name: str, dtype: str, options: FlashOptions) -> Checkpoint:
         raise
 
 
-@dataclass(frozen=True)
-class Named:
-    """What the user called a checkpoint, and where it is."""
-
-    name: str
-    path: Path
-
-
 def _loaded(checkpoint: Named, config: Any, weights: Reader, dtype: str, options: FlashOptions) -> Checkpoint:
     """`load` with the weights open."""
-    name, path = checkpoint.name, checkpoint.path
+    path = checkpoint.path
     check_origin(weights, config, path)
     manifest = weights.manifest
     in_drive = options.ffn == DRIVE
     predictors = read_predictors(weights.path, manifest) if options.ffn == PREDICTOR else None
     cuts = None if predictors or in_drive else cuts_of(options.ffn, weights.path, manifest)
-    stored = next(part.format for array in manifest.arrays for part in array.parts if part.format in DTYPES)
-    computed = DTYPES[stored if dtype == "auto" else dtype]
-    if dtype == "auto":
-        computed = getattr(config, "dtype", None) or computed
+    computed = computed_in(manifest, config, dtype)
     config.__dict__.pop("quantization_config", None)  # of a GGUF file, whose weights were dequantised
     how = WeightsOptions(
         options.weights_memory, options.weights_cache, options.look_ahead, options.weights_window, options.accepted
     )
     found: FlashWeights | SparseWeights | DriveModel
     if in_drive:
-        found = DriveModel(cast(DriveWeights, weights), config, computed)
+        found = DriveModel(cast(Any, weights), config, computed)  # `ffn=drive` goes with weights on a drive only
     elif manifest.experts:
         found = FlashWeights(weights, config, computed, how)
     else:
@@ -94,6 +81,4 @@ def _loaded(checkpoint: Named, config: Any, weights: Reader, dtype: str, options
     if inexact := cuts or predictors:
         cost = inexact.cost or "nobody has measured what it costs; `kvdrive sparsify` measures it"
         log.warning("ffn %s: %s", options.ffn, cost)
-    if (path / "generation_config.json").is_file():
-        found.model.generation_config = GenerationConfig.from_pretrained(path, local_files_only=True)
-    return Checkpoint(name, path, found.model, checkpoints.read_tokenizer(path), found)
+    return complete(checkpoint, found)

@@ -18,7 +18,8 @@ from kvdrive.weights.eviction import EVICTIONS
 EXACT, PREDICTOR, DRIVE = "exact", "predictor", "drive"  # of FlashOptions.ffn
 
 
-_FLASH = Needs("`weights=flash` or `weights=drive`", lambda given: given["weights"] != "memory")
+_FLASH = Needs("`weights=flash` or `weights=drive`", lambda given: given["weights"] in ("flash", "drive"))
+_ANY = Needs("`weights=flash`, `weights=drive` or `weights=stream`", lambda given: given["weights"] != "memory")
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,11 @@ class FlashOptions:
     )
     weights_memory: int | Fraction | Literal["auto"] = option(
         "auto",
-        "for all weights, with `weights=flash`: a share as 50%, or a size with K, M, G, T; auto: half of them, or "
-        "the least that the model needs where that is more",
+        "for all weights, with `weights=flash` and others: a share as 50%, or a size with K, M, G, T; auto: half of "
+        "them, or the least that the model needs where that is more",
         read=share_or_bytes_or_auto,
         typed="auto",
-        needs=_FLASH,
+        needs=_ANY,
     )
     weights_cache: str = option(
         "lfu",
@@ -71,15 +72,17 @@ class FlashOptions:
         read=share_or_auto,
         typed="auto",
         needs=Needs(
-            "`assistant` and `weights=flash`", lambda given: given["assistant"] and given["weights"] != "memory"
+            "`assistant` and `weights=flash`",
+            lambda given: given["assistant"] and given["weights"] in ("flash", "drive"),
         ),
     )
     on_drive: DriveOptions | None = None
-    weights: Literal["memory", "flash", "drive"] = option(
+    weights: Literal["memory", "flash", "drive", "stream"] = option(
         "flash",
         "flash: experts, or the neurons of a dense model, are read when a token needs them, with the same tokens; "
         "`kvdrive convert` makes their file. drive: the same from the first drive of `folder` or `target`, beside K "
-        "and V; `kvdrive convert --drive` puts them there",
+        "and V; `kvdrive convert --drive` puts them there. stream: layers that do not fit into memory are read in "
+        "every call, from the checkpoint's own files",
         typed="memory",
     )
 

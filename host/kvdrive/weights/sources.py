@@ -66,6 +66,23 @@ def precisions(model: PreTrainedModel, dtype: torch.dtype) -> dict[str, torch.dt
     return found
 
 
+class Names:
+    """transformers' names for the tensors of a checkpoint. `wanted`: those that the model has."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        table = get_model_conversion_mapping(model)
+        self._renamings = [entry for entry in table if isinstance(entry, WeightRenaming)]
+        self._converters = [entry for entry in table if isinstance(entry, WeightConverter)]
+        self._by_pattern = {pattern: one for one in self._converters for pattern in one.source_patterns}
+        self._prefix = model.base_model_prefix
+        self.wanted = model.state_dict()
+
+    def of(self, key: str) -> tuple[str, Any, str | None]:
+        """The name of a parameter, the conversion that makes it of several tensors or None, and its pattern."""
+        name, pattern = rename_source_key(key, self._renamings, self._converters, self._prefix, self.wanted)
+        return name, self._by_pattern.get(pattern), pattern
+
+
 @dataclass
 class _Stored:
     """How one parameter is made: a conversion of transformers that has not read its tensors yet."""
@@ -83,16 +100,12 @@ class SafetensorsSource:
         files = weight_files(folder)
         if not files:
             raise InputError(f"{folder} holds no *.safetensors: convert its weights (save_pretrained writes them)")
-        table = get_model_conversion_mapping(model)
-        renamings = [entry for entry in table if isinstance(entry, WeightRenaming)]
-        converters = [entry for entry in table if isinstance(entry, WeightConverter)]
-        by_pattern = {pattern: one for one in converters for pattern in one.source_patterns}
-        wanted = model.state_dict()
+        names = Names(model)
         keys = {key: file for path in files for file in [_opened(path)] for key in file.keys()}  # noqa: SIM118
         for key in sorted(keys, key=dot_natural_key):  # expert 2 before expert 10, as the conversions expect them
-            name, pattern = rename_source_key(key, renamings, converters, model.base_model_prefix, wanted)
-            if name in wanted:
-                self._add(name, key, by_pattern.get(pattern), pattern, keys[key])
+            name, converter, pattern = names.of(key)
+            if name in names.wanted:
+                self._add(name, key, converter, pattern, keys[key])
 
     def dtype(self, name: str) -> torch.dtype:
         """The precision in which a parameter is stored."""

@@ -63,6 +63,7 @@ PARTS = {
     "device": {"device": "cuda"},
     "weights=flash": {"weights": "flash", "weights_file": "FILE", "weights_memory": Fraction(9, 10)},
     "weights=drive": {"weights": "drive", "folder": "FOLDER", "weights_memory": Fraction(9, 10)},
+    "weights=stream": {"weights": "stream", "weights_memory": Fraction(9, 10)},
     "weights_file": {"weights_file": "FILE"},
     "weights_copy": {"weights_copy": "COPY"},
     "ffn=fatrelu:THRESHOLD": {"ffn": "fatrelu:0.02"},
