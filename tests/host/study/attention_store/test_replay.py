@@ -176,12 +176,11 @@ def test_interleaved_turns_keep_their_order_and_their_history():
 
 
 def test_policies_lose_in_the_papers_order_where_turns_are_interleaved():
-    """A third of what is stored fits: what the queue names is kept, and the order of use says little."""
+    """A fifth of the sessions fit: what the queue names is kept, and the order of use says little."""
     trace = interleaved(120, 20.0, seed=3, context=Context(2048))
-    machine = Machine(memory=2 * 10**9, disk=40 * 10**9, slots=4)
+    machine = Machine(memory=4 * 10**9, disk=38 * 10**9, slots=4, reserved=True)
     ahead, lru, fifo = (replay(trace, MODELS["llama-13b"], machine, p).hits for p in ("queue-aware", "lru", "fifo"))
-    assert ahead > 1.2 * lru
-    assert lru >= 0.95 * fifo
+    assert ahead > 1.2 * max(lru, fifo)
 
 
 def test_sessions_that_take_a_whole_context_fill_the_store_sooner():
