@@ -223,7 +223,7 @@ $(STAMPS)/kernels: $(STAMPS)/native
 PYTEST = $(BIN)/python -m pytest -n $(shell expr $(JOBS) + 1) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: test
-test: setup $(STAMPS)/kernels $(STAMPS)/system-fuzz $(STAMPS)/xrt ## everything that CI runs; parts of tests/parts.toml if their inputs changed [ALL=1: always]
+test: setup $(STAMPS)/kernels $(STAMPS)/system-fuzz $(STAMPS)/xrt ## everything that CI runs; what tests/inputs.toml covers if its inputs changed [ALL=1: always]
 	@$(PYTEST) --store-durations --store-passed $(if $(ALL),,--leave-out-passed) -m "not slow" $(PYTEST_ARGS)
 
 .PHONY: time-setup
@@ -260,7 +260,7 @@ LLAMA_PATH = $(if $(LLAMA),PATH="$(abspath $(LLAMA)):$$PATH" )
 NEEDS_attention := smollm2
 NEEDS_decode := smollm2
 NEEDS_quality := smollm2
-NEEDS_server := smollm2 llama-server transformers-serve
+NEEDS_server := smollm2 llama-plugin llama-server transformers-serve
 NEEDS_sessions := smollm2
 NEEDS_storage := system-bench
 NEEDS_llama := smollm2 llama-plugin

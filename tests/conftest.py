@@ -10,9 +10,7 @@ import pytest
 import typer.main
 import typer.testing
 
-from openhls.cosim import simulate
-
-pytest_plugins = ["durations", "parts"]  # of tests/shared
+pytest_plugins = ["durations", "passed"]  # of tests/shared
 
 # Before torch is imported: on processors without AVX-512, the bits of its float32 products depend on addresses.
 os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
@@ -25,15 +23,6 @@ typer.testing._get_command = typer.main.get_command = functools.cache(typer.main
 def pytest_runtest_setup() -> None:
     """^C works in each test. Shells start background jobs with SIGINT ignored, and commands set their own handlers."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-@pytest.fixture(scope="session")
-def verilator() -> None:
-    """Skips where the simulator is missing."""
-    try:
-        simulate.verilator()
-    except simulate.ToolError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")

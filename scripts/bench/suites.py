@@ -33,6 +33,7 @@ SUITES: dict[str, dict[str, str]] = {
     "sessions": {
         "turns": "first token of a turn found on the drive beside computing it again, writes, look-ups",
         "resume": "first token behind a stored history: attended to in the drive, loaded by layer, computed again",
+        "tiers": "first token of a turn whose session is in memory, on the drive, or computed again",
         "serve": "conversations with and without a store, and alone or in shared steps",
         "drafts": "answers of a server that drafts tokens beside one that does not, with K and V on the disk",
         "overflow": "perplexity after half of a context has left, in several ways (needs smollm2)",

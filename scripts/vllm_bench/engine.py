@@ -54,6 +54,7 @@ def connector(job: dict) -> dict | None:
         "ssd": ours | {"path": f"{folder}/blocks.kv"},
         "memory": ours | {"path": f"{folder}/blocks.kv"},
         "drive": ours | {"drive": f"{folder}/drive.kv"},
+        "cpu": tiers | {"cpu_bytes_to_use": 8 * job["memory"]},  # room for all that the workloads store
         "tier": tiers | {"secondary_tiers": [second | {"path": f"{folder}/blocks.kv"}]},
     }[config]
     if extra is None:

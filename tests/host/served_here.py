@@ -91,10 +91,11 @@ class ServedHere(Listening):
 
     def __init__(
         self, checkpoint, folder, *, tenants=None, patience=None, active="drive", keep=True, context=CONTEXT,
-        slots=SLOTS, sessions=None, drafts=no_drafts, **settings,
+        slots=SLOTS, sessions=None, drafts=no_drafts, session_memory=0, **settings,
     ):  # fmt: skip
         self.model = model = checkpoints.load(str(checkpoint))
-        drives, config = open_drives(DriveOptions(folder=folder, capacity_bytes=1 << 26)), RunConfig.of(active=active)
+        drives = open_drives(DriveOptions(folder=folder, capacity_bytes=1 << 26))
+        config = RunConfig.of(active=active, session_memory=session_memory)
         metrics, limits = Metrics(), Limits(slots * context * 4, running=slots, idle=100)
         sessions = (sessions or SessionOptions()) if keep else None
         engine = open_engine(model, drives, config, limits.idle, 1, sessions)

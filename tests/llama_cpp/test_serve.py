@@ -178,6 +178,7 @@ def test_tokens_and_properties(server, models):  # noqa: F811
     pieces = ask("/tokenize", json={"content": PROMPT, "with_pieces": True}).json()["tokens"]
     assert "".join(one["piece"] for one in pieces) == PROMPT
     assert "messages" in server.client.get("/props").json()["chat_template"]
+    assert server.complete(prompt=PROMPT, max_tokens=4).json()["usage"]["completion_tokens"] == 4
     assert server.client.get("/v1/stats").json()["read_inside_bytes"] > 0
 
 

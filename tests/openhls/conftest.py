@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from simulator import needs_verilator  # noqa: F401
 
 from openhls.cosim import simulate
 from openhls.cosim.driver import build_simulation

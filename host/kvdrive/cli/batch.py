@@ -34,7 +34,14 @@ def batch(
     ],
     config: Annotated[
         RunConfig,
-        Fields("model", "target", "policy", "placement", "weights", without=("active", "memory", "mini_batches")),
+        Fields(
+            "model",
+            "target",
+            "policy",
+            "placement",
+            "weights",
+            without=("active", "memory", "session_memory", "mini_batches"),
+        ),
     ],
     out: Annotated[
         Path,

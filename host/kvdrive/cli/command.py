@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -43,6 +44,10 @@ ReportFolder = Annotated[
 JsonFlag = Annotated[bool, typer.Option("--json", help="print the result as JSON", rich_help_panel=OUTPUT)]
 
 
+class Group:
+    """Stands in the annotation of a command's parameter: each field of its dataclass is a flag."""
+
+
 def example(arguments: str) -> str:
     """The line under a command's --help."""
     return f"Example: kvdrive {arguments}"
@@ -51,30 +56,32 @@ def example(arguments: str) -> str:
 def command(
     app: typer.Typer, name: str | None = None, shown: str = "", kept: Callable[[dict[str, Any]], str] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Like `app.command(name)`, but `config`, with `Fields` in its annotation, becomes a flag for each of them.
+    """Like `app.command(name)`, but `config`, with `Fields` in its annotation, becomes a flag for each of them, and a
+    parameter with `Group` one for each field of its dataclass.
 
     `shown`: the example of --help. `kept`: from the arguments of a command that ^C has stopped, what is left.
     """
 
     def add(function: Callable[..., None]) -> Callable[..., None]:
         hints = get_type_hints(function, include_extras=True)
-        fields = _annotated(hints.get(_CONFIG), Fields) or Fields()
-        own = [
-            one.replace(annotation=hints[one.name], kind=Parameter.KEYWORD_ONLY)
+        options = _annotated(hints.get(_CONFIG), Fields) or Fields()
+        parts = {
+            one.name: _flags(one.replace(annotation=hints[one.name], kind=Parameter.KEYWORD_ONLY))
             for one in signature(function).parameters.values()
             if one.name != _CONFIG
-        ]
+        }
+        own = [one for several in parts.values() for one in several]
         for one in own:
             if option := _annotated(one.annotation, OptionInfo):
                 option.rich_help_panel = option.rich_help_panel or _PANEL_OF.get(one.name)
-        flags = fields.parameters()
+        flags = options.parameters()
 
         @wraps(function)
         def call(**values: Any) -> None:
-            arguments = {one.name: values[one.name] for one in own}
+            arguments = {name: _argument(hints[name], name, values) for name in parts}
             try:
-                given = text.values(fields.names, values)
-                text.check_effects(fields.checked, values, RunConfig().values() | given)
+                given = text.values(options.names, values)
+                text.check_effects(options.checked, values, RunConfig().values() | given)
                 if _CONFIG in hints:
                     arguments[_CONFIG] = RunConfig.of(**given)
                 for one in own:
@@ -95,6 +102,26 @@ def command(
         return function
 
     return add
+
+
+def _flags(one: Parameter) -> list[Parameter]:
+    """The flags of a command's parameter."""
+    if _annotated(one.annotation, Group) is None:
+        return [one]
+    kind = get_args(one.annotation)[0]
+    hints = get_type_hints(kind, include_extras=True)
+    return [
+        Parameter(each.name, Parameter.KEYWORD_ONLY, default=each.default, annotation=hints[each.name])
+        for each in fields(kind)
+    ]
+
+
+def _argument(annotation: Any, name: str, values: dict[str, Any]) -> Any:
+    """What a command's parameter gets of the flags' values."""
+    if _annotated(annotation, Group) is None:
+        return values[name]
+    kind = get_args(annotation)[0]
+    return kind(**{each.name: values[each.name] for each in fields(kind)})
 
 
 def _annotated(annotation: Any, kind: type) -> Any:

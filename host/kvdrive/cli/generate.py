@@ -34,7 +34,7 @@ def _kept(given: dict[str, Any]) -> str:
 @command(app, shown="generate --prompt 'def ' --max-new-tokens 32 --check", kept=_kept)
 def generate(
     running: typer.Context,
-    config: Annotated[RunConfig, Fields(*GROUPS, without=("lookup",))],
+    config: Annotated[RunConfig, Fields(*GROUPS, without=("lookup", "session_memory"))],
     prompt: Annotated[
         list[str] | None, typer.Option("--prompt", "-p", help="text to continue; again for a batch; - reads stdin")
     ] = None,

@@ -3,131 +3,39 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any
 
 import typer
 
-from kvdrive.choices import PREFILL_CHUNK, TARGETS
-from kvdrive.cli.access import Keys, tenants_of
-from kvdrive.cli.command import command
+from kvdrive.choices import TARGETS
+from kvdrive.cli.command import Group, command
 from kvdrive.cli.fields import Fields, kept_drives
 from kvdrive.cli.llama import RuntimeOption, typed
-from kvdrive.cli.paths import input_file
+from kvdrive.cli.serve_options import AccessFlags, ModelFlags, SessionFlags, WorkFlags
 from kvdrive.cli.served_models import Wanted, serve_models
-from kvdrive.config.option import Needs
 from kvdrive.config.run import GROUPS, RunConfig
 from kvdrive.config.sizes import bytes_of
-from kvdrive.prefix.eviction import EVICTIONS
-from kvdrive.prefix.options import Bounds, SessionOptions
 from kvdrive.waiting import IMPORTS, waiting_for
 
 app = typer.Typer()
-
-if TYPE_CHECKING:
-    EvictionName: TypeAlias = str
-else:
-    EvictionName = Literal[tuple(EVICTIONS)]
-
-_KEPT = Needs("`idle` above 0", lambda given: given["idle"] > 0)
 
 
 def _stopped(given: dict[str, Any]) -> str:
     """What is left of a server that ^C has stopped, from its arguments."""
     target = given["config"].target
     stays = target.folder is not None or target.target not in TARGETS
-    return (
-        f"{kept_drives(given['config'])}{', and the sequences that the server kept' if stays and given['idle'] else ''}"
-    )
+    kept = ", and the sequences that the server kept" if stays and given["kept"].idle else ""
+    return f"{kept_drives(given['config'])}{kept}"
 
 
 @command(app, shown="serve --model smollm2 --drive drives", kept=_stopped)
 def serve(
     running: typer.Context,
     config: Annotated[RunConfig, Fields(*GROUPS, without=("model", "accepted"))],
-    model: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--model",
-            "-m",
-            help="folder of a Hugging Face checkpoint, a .gguf file, a name (mini, mini_relu, smollm2, gemma3-270m), "
-            "or a folder that holds several of them; repeatable. Of several, each is loaded when a request names it. "
-            "Default: mini",
-        ),
-    ] = None,
-    models_memory: Annotated[
-        str,
-        typer.Option(
-            help="for the weights of all loaded models; K, M, G, T; those that were used least recently are unloaded "
-            "for others. 0: as much as the machine has free"
-        ),
-    ] = "0",
-    model_idle: Annotated[
-        float, typer.Option(min=0, help="unload a model that nobody has used for so many seconds; 0: never")
-    ] = 0,
-    name: Annotated[
-        str, typer.Option(help="name of the only model for clients; default: that of its folder or file")
-    ] = "",
-    host: Annotated[str, typer.Option(help="address; others than this machine's own need a key")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0: a free one, which is printed")] = 8000,
-    key: Annotated[str, typer.Option(envvar="KVDRIVE_API_KEY", help="clients must send it as a bearer token")] = "",
-    keys: Annotated[
-        Path | None,
-        typer.Option(
-            callback=input_file,
-            help="instead of --key: file with a line TENANT KEY for each key; tenants share no prefix, no session and "
-            "no name",
-        ),
-    ] = None,
-    open_metrics: Annotated[bool, typer.Option("--open-metrics", help="/metrics without the key")] = False,
-    unknown_fields: Annotated[
-        Literal["refuse", "warn"],
-        typer.Option(
-            help="fields and query parameters that are on no list of docs/reference/requests.md are refused, or "
-            "logged and ignored. Fields that are known and not supported are refused in any case"
-        ),
-    ] = "refuse",
-    cors: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ORIGIN", help="pages of this origin may ask, such as http://localhost:3000; repeatable"),
-    ] = None,
-    max_prompt_tokens: Annotated[int, typer.Option(min=0, help="0: as many as the model has positions")] = 0,
-    max_tokens: Annotated[
-        int, typer.Option(min=0, help="room on the drive for all sequences; 0: --concurrency full ones")
-    ] = 0,
-    queue: Annotated[
-        int, typer.Option(min=1, help="requests of a tenant that may wait; more are answered with 429")
-    ] = 64,
-    concurrency: Annotated[int, typer.Option(min=1, help="sequences that generate at the same time")] = 4,
-    max_batch: Annotated[
-        int, typer.Option(min=1, help="sequences that share a decode step; 1: each has a call of the model to itself")
-    ] = 16,
-    prefill_chunk: Annotated[
-        int, typer.Option(min=0, help="tokens of a prompt between two decode steps of the others; 0: all")
-    ] = PREFILL_CHUNK,
-    clamp_max_tokens: Annotated[
-        bool,
-        typer.Option(
-            "--clamp-max-tokens",
-            help="a request for more tokens than there is room for gets as many as there is, instead of an error",
-        ),
-    ] = False,
-    deadline: Annotated[float, typer.Option(min=0, help="seconds after which an answer ends; 0: none")] = 0,
-    idle: Annotated[
-        int, typer.Option(min=0, help="finished sequences kept for the next turn, as far as there is room; 0: none")
-    ] = 10_000,
-    tenant: Annotated[str, typer.Option(help="whose conversations these are; tenants share nothing")] = "",
-    session_days: Annotated[
-        float, typer.Option(min=0, help="remove what nobody used for so long; 0: keep it"), _KEPT
-    ] = 0.0,
-    session_bytes: Annotated[
-        str, typer.Option(help="of K and V that are kept at most; K, M, G, T; 0: no bound"), _KEPT
-    ] = "0",
-    daily_writes: Annotated[
-        str, typer.Option(help="bytes a day; beyond them only what is wanted a second time is kept; 0: no bound"), _KEPT
-    ] = "0",
-    eviction: Annotated[EvictionName, typer.Option(help="which one is removed when there are too many"), _KEPT] = "lru",
+    models: Annotated[ModelFlags, Group()],
+    access: Annotated[AccessFlags, Group()],
+    work: Annotated[WorkFlags, Group()],
+    kept: Annotated[SessionFlags, Group()],
     runtime: RuntimeOption = "auto",
 ) -> None:
     """Serve OpenAI's /v1/chat/completions, /v1/completions and /v1/responses, and Anthropic's /v1/messages.
@@ -136,19 +44,18 @@ def serve(
     same time: one call of the model computes the next token of all of them, and between two such calls a part of one
     prompt is computed.
     """
-    sessions = SessionOptions(
-        None, tenant, Bounds(bytes_of(session_bytes), idle, session_days * 86_400), eviction, bytes_of(daily_writes)
+    sessions, tenants = kept.options(), access.tenants(kept.tenant)
+    wanted = Wanted(
+        models.model or [config.model.model],
+        models.name,
+        config,
+        runtime,
+        typed(running),
+        sessions,
+        bytes_of(models.models_memory),
+        models.model_idle or math.inf,
     )
-    tenants = tenants_of(host, Keys(key, keys, tenant), tuple(cors or ()), open_metrics=open_metrics)
-    wanted = Wanted(model or [config.model.model], name, config, runtime, typed(running), sessions)
-    wanted = replace(wanted, memory=bytes_of(models_memory), idle=model_idle or math.inf)
     wanted.check()
     with waiting_for(IMPORTS):
-        from kvdrive.server.jobs import Limits
-        from kvdrive.server.settings import Allowed
-
-    limits = Limits(max_tokens, queue, concurrency, idle, max_batch, prefill_chunk)
-    allowed = Allowed(
-        tenants, open_metrics, deadline or math.inf, unknown_fields == "warn", clamp_max_tokens, tuple(cors or ())
-    )
-    serve_models(wanted, (host, port), limits, allowed, max_prompt_tokens)
+        limits, allowed = work.limits(kept.idle), work.allowed(access, tenants)
+    serve_models(wanted, (access.host, access.port), limits, allowed, work.max_prompt_tokens)

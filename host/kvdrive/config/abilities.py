@@ -20,6 +20,7 @@ class Ability(Enum):
     SINKS = "serves attention sinks", "attention"
     FORMATS = "stores K and V in 8 or 4 bits", "attention", "xcache"
     ON_DRIVE = "the drive attends to running sequences", "active"
+    LOADING = "sessions are loaded into memory", "active"
     REMOVAL = "tokens can be removed from a sequence", "attention", "active", "xcache", "model"
     KEEPING = "sequences can be kept beyond the process", "attention"
     PARTS = "a batch is computed in parts", "attention", "weights", "assistant", "model"

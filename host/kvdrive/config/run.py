@@ -118,6 +118,14 @@ class Placement:
         typed="0",
         needs=Needs("`active=memory` or auto", lambda given: given["active"] != "drive"),
     )
+    session_memory: int = option(
+        0,
+        "for copies of idle sessions in memory: the next turn loads them from there instead of from the drives. The "
+        "drives have them as well; K, M, G, T; 0: none",
+        read=bytes_of,
+        typed="0",
+        needs=Needs("`active=memory` or auto", lambda given: given["active"] != "drive"),
+    )
     xcache: Share = option(
         0.0,
         "share of the sequences of which the drives keep layer inputs instead of K and V, 0 to 1: fewer bytes are "
@@ -151,6 +159,8 @@ class Placement:
         if str(self.active) == "auto":
             object.__setattr__(self, "active", "memory" if self.memory.bytes else "drive")
         one_of("active", self.active, get_args(Active))
+        if self.session_memory < 0:
+            raise InputError("the memory for sessions cannot be negative: 0 stands for none")
         one_of("kv_format", self.kv_format, tuple(KV_FORMATS))
         one_of("on_failure", self.on_failure, get_args(OnFailure))
         if self.xcache != "auto" and not (isinstance(self.xcache, float | int) and 0 <= self.xcache <= 1):

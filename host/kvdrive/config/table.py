@@ -22,7 +22,7 @@ _OWN_FORMATS = "the file of weights has formats of its own"
 # One of several values of an option.
 VALUES = (
     Part("active", "drive", frozenset({A.ON_DRIVE, A.REMOVAL})),
-    Part("active", "memory", requires={A.EVERY_TOKEN: _EXACT_ONLY}),
+    Part("active", "memory", frozenset({A.REMOVAL, A.LOADING}), requires={A.EVERY_TOKEN: _EXACT_ONLY}),
     Part("kv_format", "f16"),
     *(
         Part("kv_format", name, requires={A.FORMATS: "K and V are rounded where they are stored"})
@@ -96,6 +96,7 @@ SET = (
         lacks={A.FORMATS: "X-cache stores layer inputs as they are"},
     ),
     SESSIONS,
+    Part("session_memory", requires={A.LOADING: "where drives attend, nothing is loaded, so a copy gains nothing"}),
     MINI_BATCHES,
     Part(
         "assistant",

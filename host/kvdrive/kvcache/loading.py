@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from collections.abc import Sequence as Several
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -22,13 +24,10 @@ from kvdrive.kvcache.copies import Mark, copies_of, let_compute_follow
 from kvdrive.kvcache.rows import store
 from kvdrive.kvcache.scaling import HeadScale
 from kvdrive.kvcache.sequence import Sequence
-from kvdrive.kvcache.slices import Slice, gather
-from kvdrive.nvme.commands import kv_read, stored_rows
-from kvdrive.nvme.rows import bytes_of_row, tokens_per_group
-from kvdrive.targets.base import Target
-from kvdrive.targets.queue import DriveQueue
+from kvdrive.kvcache.slices import gather
+from kvdrive.kvcache.sources import FromDrive, HeldRows, Piece, Source
+from kvdrive.targets.queue import WorkQueue
 
-_COMMAND_BYTES = 1 << 20  # of one KV_READ, at most
 _IN_FLIGHT = 4  # KV_READs of one drive
 _EARLIEST = 0.02  # share of the time for computing again after which a load may be called late
 
@@ -42,12 +41,15 @@ class LoadPlan:
     """`buffer_bytes`: of layers that are loaded before the layers before them were computed; at least one layer is.
 
     `recompute_seconds`: what computing the same tokens again takes; None: not known, so that no load is late. `clock`
-    gives seconds.
+    gives seconds. `held`: a copy in memory to load from, of a batch of one row; None: from the drives. `from_memory`:
+    the copy was whole before, and is not read from the drives for this load.
     """
 
     buffer_bytes: int = 0
     recompute_seconds: float | None = None
     clock: Callable[[], float] = time.perf_counter
+    held: HeldRows | None = None
+    from_memory: bool = False
 
 
 @dataclass
@@ -68,6 +70,7 @@ class Progress:
 class LoadStats:
     """`bytes` of K and V read, by so many KV_READs. `peak_bytes`: the most that was read or asked for before
     the model needed it. `seconds`: the longest time that a drive has spent reading. `late`: it was given up.
+    `from_memory`: of a copy that was whole when the load began.
     """
 
     bytes: int = 0
@@ -75,6 +78,18 @@ class LoadStats:
     peak_bytes: int = 0
     seconds: float = 0.0
     late: bool = False
+    from_memory: bool = False
+
+    def before(self, other: LoadStats) -> LoadStats:
+        """Of both, where `other` has read what was left to read."""
+        return LoadStats(
+            self.bytes + other.bytes,
+            self.commands + other.commands,
+            max(self.peak_bytes, other.peak_bytes),
+            self.seconds + other.seconds,
+            other.late,
+            self.from_memory and other.from_memory,
+        )
 
 
 @dataclass
@@ -105,10 +120,17 @@ class LoadedLayer:
 
 
 class Loading:
-    """The first `tokens` tokens of `layers`, which `sequences` hold. `wait` is called from the model's thread."""
+    """The `tokens` of `layers`, which `sequences` hold. `wait` is called from the model's thread."""
 
-    def __init__(self, layers: Several[LoadedLayer], sequences: Several[Sequence], tokens: int, plan: LoadPlan) -> None:
-        self._sequences = list(sequences)
+    def __init__(
+        self, layers: Several[LoadedLayer], sequences: Several[Sequence], tokens: range, plan: LoadPlan
+    ) -> None:
+        held = plan.held
+        self._sources: list[list[Source]] = [[FromDrive(one) for one in sequence.slices] for sequence in sequences]
+        if held is not None:
+            self._sources = [[held]]
+            weakref.finalize(self, held.release).atexit = False
+            held.take()
         self.tokens = tokens
         self._plan = plan
         self._lock = threading.Lock()
@@ -117,11 +139,11 @@ class Loading:
         self._layers = list(layers)
         self._places = {layer.index: place for place, layer in enumerate(self._layers)}
         self._started = self._waited = 0
-        self._progress: dict[DriveQueue, Progress] = {}
-        for sequence in self._sequences:
-            for one in sequence.slices:
+        self._progress: dict[WorkQueue[Any], Progress] = {}
+        for sources in self._sources:
+            for one in sources:
                 heads = one.last - one.first
-                size = sum(4 * heads * tokens * layer.head_dim for layer in self._layers)
+                size = sum(4 * heads * len(tokens) * layer.head_dim for layer in self._layers)
                 self._progress.setdefault(one.queue, Progress(0)).total += size
         self._blocked = 0.0  # seconds that the model has waited
         self._start()
@@ -129,7 +151,7 @@ class Loading:
     @classmethod
     def nothing(cls) -> Loading:
         """A load that has nothing to do."""
-        return cls([], [], 0, LoadPlan())
+        return cls([], [], range(0), LoadPlan())
 
     def wait(self, index: int) -> None:
         """Return when layer `index` is in memory, or on its way there in front of what the device computes from now on;
@@ -166,9 +188,11 @@ class Loading:
         for layer in self._layers:
             self.wait(layer.index)
 
-    def cancel(self) -> None:
-        """Read no more. Reads in flight write to unused tensors."""
+    def cancel(self, *, wait_for_reads: bool = False) -> None:
+        """Read no more. Reads in flight write to unused tensors, or have ended if they are waited for."""
         self._cancelled = True
+        if wait_for_reads:
+            wait([future for layer in self._layers for future in layer.futures])
 
     def stats(self) -> LoadStats:
         """What was read so far."""
@@ -180,18 +204,19 @@ class Loading:
                 self._peak,
                 max((part.seconds for part in parts), default=0.0),
                 self._late,
+                self._plan.from_memory,
             )
 
     def _start(self, needed: int = 0) -> None:
         """Ask for the layers up to place `needed`, and for those behind it that fit the read buffer."""
         while self._started < len(self._layers):
-            size = sum(layer.bytes(self.tokens) for layer in self._layers[self._waited : self._started + 1])
+            size = sum(layer.bytes(len(self.tokens)) for layer in self._layers[self._waited : self._started + 1])
             if self._started > max(needed, self._waited) and size > self._plan.buffer_bytes:
                 break
             self._peak = max(self._peak, size)
             layer = self._layers[self._started]
-            for row, sequence in enumerate(self._sequences):
-                layer.futures += [one.queue.start(partial(self._read, layer, row, one)) for one in sequence.slices]
+            for row, sources in enumerate(self._sources):
+                layer.futures += [one.queue.start(partial(self._read, layer, row, one)) for one in sources]
             self._started += 1
 
     def _left(self) -> float | None:
@@ -199,48 +224,31 @@ class Loading:
         wanted = self._plan.recompute_seconds
         return None if wanted is None else max(0.0, wanted - self._blocked)
 
-    def _read(self, layer: LoadedLayer, row: int, one: Slice, target: Target) -> None:
-        """In the drive's thread: K and V of one slice of a layer."""
-        heads = one.last - one.first
-        per_token = heads * bytes_of_row(one.session.stored_as(layer.index), layer.head_dim)
-        group = tokens_per_group(one.session.stored_as(layer.index), layer.head_dim)
-        fit = max(1, min(_COMMAND_BYTES, target.max_transfer_bytes) // per_token)
-        at_once = fit // group * group or fit
-        parts = [
-            (kind, first, min(at_once, self.tokens - first))
-            for first in range(0, self.tokens, at_once)
-            for kind in abi.KvKind
-        ]
+    def _read(self, layer: LoadedLayer, row: int, one: Source, target: Any) -> None:
+        """In the source's thread: K and V of its heads of a layer."""
+        parts = one.parts(target, layer.index, layer.head_dim, self.tokens)
         for start in range(0, len(parts), _IN_FLIGHT):
             if self._cancelled or self._late:
                 return
             self._read_parts(layer, row, one, target, parts[start : start + _IN_FLIGHT])
 
-    def _read_parts(
-        self, layer: LoadedLayer, row: int, one: Slice, target: Target, parts: list[tuple[abi.KvKind, int, int]]
-    ) -> None:
-        heads, size = one.last - one.first, 0
-        stored_as = one.session.stored_as(layer.index)
+    def _read_parts(self, layer: LoadedLayer, row: int, one: Source, target: Any, parts: list[Piece]) -> None:
+        size = 0
         copies = copies_of(layer.k.device)
         began = self._plan.clock()
-        commands = [
-            kv_read(one.session.number, layer.index, 0, kind, first, (heads, tokens, layer.head_dim), stored_as)
-            for kind, first, tokens in parts
-        ]
-        for (kind, first, tokens), done in zip(parts, target.submit_many(commands), strict=True):
-            halves = stored_rows(done.check(abi.Opcode.KV_READ), (heads, tokens, layer.head_dim), stored_as)
-            whole = layer.k if kind == abi.KvKind.KEYS else layer.v
-            factors = layer.scales[kind == abi.KvKind.VALUES].factors
+        for part, halves in zip(parts, one.rows(target, layer.index, layer.head_dim, parts), strict=True):
+            whole = layer.k if part.kind == abi.KvKind.KEYS else layer.v
+            factors = layer.scales[part.kind == abi.KvKind.VALUES].factors
             if self._cancelled:
                 return
-            place = whole[row, one.first : one.last, first : first + tokens]
+            place = whole[row, one.first : one.last, part.first : part.first + part.tokens]
             with copies.running():
                 store(place, halves, factors[row, one.first : one.last])
             copies.uses(whole)
             size += halves.nbytes
         with self._lock:
             layer.marks.append(copies.mark())
-            self._commands += len(commands)
+            self._commands += len(parts)
             progress = self._progress[one.queue]
             progress.done += size
             progress.seconds += self._plan.clock() - began

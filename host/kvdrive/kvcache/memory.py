@@ -3,15 +3,20 @@
 Attention is the model's own, over preallocated tensors. They hold what the drives hold: K and V are rounded to binary16
 before they are attended to, so that a sequence that was loaded continues as one that never stopped. New tokens go to
 the drives in the background, by layer, as those of rows that run there.
+
+Where tokens have left the middle of a sequence, the drives' own copy is shortened first. Only what is left is loaded,
+and not the first group, which the model computes at other positions (`recovery`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence as Several
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from kvdrive.errors import UnsupportedError
 from kvdrive.kvcache.arrivals import ArrivingHalves, Rounded, arrives_later, depart
@@ -57,14 +62,23 @@ class InMemory(Placement):
 
     def adopt(self, layers: Several[RowsLayer], sequences: list[Sequence], ids: torch.Tensor, removed: int) -> bool:
         """See Placement. Begins to load the tokens by `plan`."""
-        if removed:
-            raise UnsupportedError("a sequence that lost tokens in its middle stays on the drives")
+        if self.plan is None and removed:
+            raise UnsupportedError("a sequence that lost tokens in its middle is loaded: it cannot be computed again")
         if self.plan is None:
             self._known = ids
             return False
-        room = [layer.begin_load(ids.shape[1]) for layer in layers if isinstance(layer, MemoryLayer)]
-        self.loading = Loading(room, sequences, ids.shape[1], self.plan)
+        held = ids.shape[1] - removed
+        self._load(layers, sequences, range(layers[0].part.group if removed else 0, held))
         return True
+
+    def remove(self, layers: Several[RowsLayer], sequences: list[Sequence], tokens: range) -> None:
+        """See Placement. What was not loaded by now is loaded from what is left, each drive behind its last read."""
+        self._known = None
+        super().remove(layers, sequences, tokens)
+        if self.loading.tokens and not self.loading.done:
+            self.loading.cancel(wait_for_reads=True)
+            self.stop()  # the rest comes from the drives: a copy in memory has the removed tokens as well
+            self._load(layers, sequences, range(tokens.start, layers[0].stored.tokens))
 
     def continues(self, arguments: dict[str, Any], tokens: int) -> bool:
         """See Placement. Tokens that are computed again and repeat those of the drives are not written again."""
@@ -84,9 +98,11 @@ class InMemory(Placement):
 
     def stop(self) -> None:
         if self.loading.tokens:
-            self._ended = self.loading.stats()
+            self._ended = self._stats()
         self.loading.cancel()
         self.loading, self._known = Loading.nothing(), None
+        if self.plan is not None:
+            self.plan = replace(self.plan, held=None, from_memory=False)  # nothing else may hold on to a copy
 
     def reset(self) -> None:
         self.stop()
@@ -96,11 +112,29 @@ class InMemory(Placement):
         self._writes = False
         return True
 
+    @property
+    def loads_from_memory(self) -> bool:
+        return self.plan is not None and self.plan.from_memory
+
     def load_ended(self) -> LoadStats | None:
-        ended, self._ended = self._ended, None
         if self.loading.done:
-            ended, self.loading = self.loading.stats(), Loading.nothing()
+            self.stop()
+        elif self.loading.tokens:
+            return None
+        ended, self._ended = self._ended, None
         return ended
+
+    def _load(self, layers: Several[RowsLayer], sequences: list[Sequence], tokens: range) -> None:
+        """Begin to load `tokens`, the last of which are the last of the sequences."""
+        assert self.plan is not None
+        plan = replace(self.plan, recompute_seconds=None) if tokens.start else self.plan
+        room = [layer.begin_load(tokens.stop) for layer in layers if isinstance(layer, MemoryLayer)]
+        self.loading = Loading(room, sequences, tokens, plan)
+
+    def _stats(self) -> LoadStats:
+        """Of the load, and of those that it goes on with."""
+        stats = self.loading.stats()
+        return stats if self._ended is None else self._ended.before(stats)
 
 
 class MemoryLayer(RowsLayer):
@@ -172,18 +206,40 @@ class MemoryLayer(RowsLayer):
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Length and offset of the keys that a mask for `query_length` new tokens covers."""
-        return self.count + query_length, 0
+        return self.count + query_length, self.part.removed
 
     def get_seq_length(self) -> int:
-        """Tokens in memory, or being loaded."""
-        return self.count
+        """Tokens in memory or being loaded, and removed ones: the position of the next one."""
+        return self.count + self.part.removed
 
     def forget(self) -> None:
         super().forget()
         self.empty_memory()
 
+    def stored_rows(self, tokens: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]] | None:
+        """K and V of the first `tokens` tokens of a batch of one row as the drives have them, uint8 [heads, tokens,
+        bytes of a row]. None where memory does not hold these numbers: a first group that was moved is another one.
+        """
+        rows = self._rows
+        if rows is None or self.count < tokens or self.stored.moved:
+            return None
+        k = self.stored.key_scale.as_stored(rows.k[0, :, :tokens])
+        v = self.stored.value_scale.as_stored(rows.v[0, :, :tokens])
+        return None if k is None or v is None else (k, v)
+
     def truncate(self, tokens: int) -> None:
         self.count = min(self.count, tokens)
+
+    def remove(self, tokens: range) -> None:
+        super().remove(tokens)
+        assert self._rows is not None
+        self._rows.remove(tokens, self.count)
+        self.count -= len(tokens)
+
+    def move_first(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+        super().move_first(keys, values)
+        assert self.stored.moved is not None
+        self._room().put(0, *self.stored.moved, (self.stored.key_scale.factors, self.stored.value_scale.factors))
 
     def rearrange(self, rows: list[int]) -> None:
         super().rearrange(rows)

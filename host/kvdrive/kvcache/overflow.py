@@ -44,14 +44,15 @@ class Overflow:
     def tokens_to_remove(self, held: int, new_tokens: int, limit: int, group: int) -> int:
         """Tokens to remove, whole groups, so that `held` and `new_tokens` together are at most `limit`.
 
-        The first group of `group` tokens and the last whole one stay. Raises InputError when that cannot be.
+        The first group of `group` tokens and the last whole one stay. Raises InputError when that cannot be, which
+        names the least context: for these tokens, and for later removals of a group.
         """
         needed = max(held + new_tokens - limit, int(held * self.overflow_ratio))
         tokens = -(-needed // group) * group
         if held + new_tokens - limit > (removable := max(held // group - 2, 0) * group):
             raise InputError(
                 f"{new_tokens} tokens at once do not fit into a context of {limit} tokens: shorten the text, or raise "
-                "the context"
+                f"the context to {max(held + new_tokens - removable, 3 * group)} at least"
             )
         return min(tokens, removable)
 

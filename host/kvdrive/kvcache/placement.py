@@ -47,6 +47,14 @@ class RowsLayer(AttachedLayer):
         """Row i becomes what row rows[i] was."""
         self.stored.rearrange(rows)
 
+    def remove(self, tokens: range) -> None:
+        """The drives have removed `tokens`, from behind the first group."""
+        self.stored.stored -= len(tokens)
+
+    def move_first(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """From now on attend to these K and V [batch, heads, tokens, d] instead of those of the first tokens."""
+        self.stored.move_first(keys, values)
+
 
 class Placement:
     """See above. `drives_attend`: they do it for all rows, behind the first call. Where they do not, what they have
@@ -81,6 +89,11 @@ class Placement:
         """
         return True
 
+    def remove(self, layers: Several[RowsLayer], sequences: list[Sequence], tokens: range) -> None:
+        """The drives have removed `tokens`, from behind the first group, from `sequences`."""
+        for layer in layers:
+            layer.remove(tokens)
+
     def finish(self) -> None:
         """Wait for what is being loaded. Raises CommandError, TargetError, LateLoadError."""
 
@@ -92,6 +105,11 @@ class Placement:
 
     def write_nothing(self) -> bool:
         """Store the rows on no drive from now on. False where that cannot be: the drives attend."""
+        return False
+
+    @property
+    def loads_from_memory(self) -> bool:
+        """True if a load from a copy in memory has begun."""
         return False
 
     def load_ended(self) -> LoadStats | None:

@@ -84,7 +84,10 @@ class Recovery:
         batch.require_on_drives()
         if len({layer.stored for layer in layers} | {-layer.head_dim for layer in layers}) != 2:
             raise UnsupportedError("the layers' heads differ, so they have no groups of the same tokens to remove")
+        if max(layer.tokens for layer in layers) > batch.length - batch.removed:
+            batch.truncate(batch.length - batch.removed)  # the next calls compute what the drives have: it differs now
         group = part.group
+        removed = range(group, group + tokens)
         if group + tokens > layers[0].stored // group * group:
             batch.write_all()
         batch.transfers.finish()
@@ -93,13 +96,12 @@ class Recovery:
         batch.forget_file()
         try:
             for sequence in batch.sequences:
-                sequence.remove(range(group, group + tokens), layers[0].stored, len(layers))
+                sequence.remove(removed, layers[0].stored, len(layers))
         except Exception as error:
             part.lost = str(error)  # other drives or rows may have removed them
             raise
         batch.history.events.append(Removal(batch.length, tokens))
-        for layer in layers:
-            layer.stored -= tokens
+        batch.placement.remove(batch.rows, batch.sequences, removed)
         part.removed += tokens
         if batch.listener:
             batch.listener.removed_tokens(tokens)
@@ -109,15 +111,15 @@ class Recovery:
         """Compute the first group at the positions next to the other tokens that are left.
 
         Otherwise each removal would take it further away from the rest than the model has ever seen. The drives have
-        it at its old positions; the new K and V come along with each query.
+        it at its old positions; the new K and V come along with each query, or are in memory with the rest.
         """
         ids = batch.token_ids()[:, : batch.part.group].to(self._model.device)
         positions = torch.arange(batch.removed, batch.removed + ids.shape[1], device=self._model.device)
         computed = DynamicCache()
         with torch.no_grad():
             self._forward(input_ids=ids, position_ids=positions[None], past_key_values=computed, logits_to_keep=1)
-        for layer, first in zip(batch.drive_layers, computed.layers, strict=True):
-            layer.move_first(first.keys, first.values)
+        for view, first in zip(batch.rows, computed.layers, strict=True):
+            view.move_first(first.keys, first.values)
 
     def _repeat(self, batch: Batch, history: History) -> None:
         """Fill the batch with what `history` says. One that fails leaves a batch that has lost its tokens."""

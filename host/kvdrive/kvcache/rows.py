@@ -75,6 +75,11 @@ class Rows:
         for own, halves, of_heads in ((self.k, k, factors[0]), (self.v, v, factors[1])):
             store(own[:, :, first : first + halves.shape[2]], halves, of_heads)
 
+    def remove(self, tokens: range, used: int) -> None:
+        """Remove `tokens` of the first `used`; those behind them move down."""
+        for own in (self.k, self.v):
+            own[:, :, tokens.start : used - len(tokens)] = own[:, :, tokens.stop : used].clone()
+
     def rearrange(self, rows: list[int]) -> None:
         """Row i becomes what row rows[i] was."""
         self._place.claim.reserve(self.bytes // self._shape[0] * (len(rows) - self._shape[0]))

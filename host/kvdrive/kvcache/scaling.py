@@ -16,7 +16,7 @@ from kvdrive._native import largest_and_zeros
 from kvdrive.errors import RangeError
 from kvdrive.kvcache.arrivals import Rounded
 from kvdrive.kvcache.shipped_scales import Scale
-from kvdrive.nvme.rows import largest_number, rounded
+from kvdrive.nvme.rows import encoded, largest_number, rounded
 from kvdrive.nvme.wire import RowFormat
 
 LARGEST = 65504.0  # of binary16
@@ -142,6 +142,16 @@ class HeadScale:
             lost += int(np.count_nonzero(halves)) - int(np.count_nonzero(stored))
         self.lost += lost
         return stored
+
+    def as_stored(self, states: torch.Tensor) -> NDArray[np.uint8] | None:
+        """What `convert` has made of a row, as the model has it in its precision [heads, tokens, d]: the drives' bytes,
+        [heads, tokens, bytes of a row]. None where that precision cannot hold the numbers: 4 bits in bfloat16.
+        """
+        if states.dtype == torch.bfloat16 and self.stored_as == RowFormat.INT4:
+            return None
+        if not self.is_one:
+            states = states.double() / torch.from_numpy(self.factors[0])[:, None, None].to(states.device)
+        return encoded(states.to(torch.float16).cpu().numpy(), self.stored_as)
 
     def is_plain(self, largest: int) -> bool:
         """True if `convert` would not scale a tensor whose largest magnitude has these bits (see Rounded), nor round

@@ -125,10 +125,14 @@ def kv_read(
 
 def stored_rows(done: Completion, shape: tuple[int, int, int], stored_as: RowFormat = RowFormat.BINARY16) -> Halves:
     """Rows [heads, tokens, d] of a successful KV_READ. Raises CommandError when the data were damaged on their way."""
+    return decoded(stored_bytes(done, shape[:2]), stored_as, shape[2])
+
+
+def stored_bytes(done: Completion, shape: tuple[int, int]) -> Bytes:
+    """The same as they are stored: uint8 [heads, tokens, bytes of a row]."""
     if crc32c(done.data) != done.result:
         raise CommandError(abi.Opcode.KV_READ, abi.NvmeStatus.CRC_MISMATCH, 0, retry=True)
-    heads, tokens, head_dim = shape
-    return decoded(done.data.reshape(heads, tokens, -1), stored_as, head_dim)
+    return done.data.reshape(*shape, -1)
 
 
 def session_trim(session: int, from_token: int) -> Command:

@@ -156,6 +156,7 @@ XEON_5320 = Host(
     _published(185, "Intel Xeon Gold 5320, thermal design power"),
     _DDR4,
 )
+MEMORY_SUSTAINED = _assumed(0.8, "the share of its channels' rate that STREAM reaches on such a server, roughly")
 HOSTS = {host.name: host for host in (XEON_6342, XEON_5320)}
 
 PM9A3 = Ssd(

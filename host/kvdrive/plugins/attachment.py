@@ -6,6 +6,7 @@ import atexit
 import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from weakref import WeakSet
@@ -50,6 +51,7 @@ class Attachment:
         place = plan.config.placement
         self.target = target
         self.limits = plan.config.limits
+        self._session_memory = place.session_memory
         self._model = model
         self._opened = ExitStack()
         self._sessions: PrefixStore | None = None
@@ -59,7 +61,7 @@ class Attachment:
         )
         self.rates = ModelRates(model, self._forward.own, self._storage.backing)
         memory = place.memory if place.active == "memory" else None
-        self._batches = Batches(model, self._storage, memory, self.rates)
+        self._batches = Batches(model, self._storage, memory, self.rates, self.limits)
         self._schedule = self.rates.schedule(place.mini_batches)
         self._calls = Calls(
             model, self._forward, self._storage.watched, self._batches.new, self._schedule, self.limits,
@@ -105,6 +107,7 @@ class Attachment:
 
     def open_sessions(self, options: SessionOptions) -> None:
         """Open the prefix store. Raises InputError, TargetError, UnsupportedError, ConflictError."""
+        options = replace(options, memory=options.memory or self._session_memory)
         self._sessions = open_prefix_store(self._model, self._storage, self._batches, options)
 
     def save(self, cache: HfCache, path: Path) -> None:
@@ -157,7 +160,7 @@ class Attachment:
         if self._calls.is_foreign:
             return leave_alone(self._sessions, self._storage.backing, self._opened, list(family))
         if self._sessions is not None:
-            self._sessions.prefetch.close()
+            self._sessions.stop()
         for batch in list(family):
             batch.detaching()
         if self._sessions is not None:

@@ -14,9 +14,11 @@ from kvdrive.kvcache.batch import Batch
 from kvdrive.kvcache.budget import Budget, MemoryOptions
 from kvdrive.kvcache.memory import InMemory
 from kvdrive.kvcache.on_drives import OnDrives
+from kvdrive.kvcache.overflow import Overflow
 from kvdrive.kvcache.part import Shared
 from kvdrive.kvcache.rows import Place, bound_on, capacity_for, require_one_device
 from kvdrive.nvme.rows import joined
+from kvdrive.plugins.positions import positions_of
 from kvdrive.plugins.rates import ModelRates
 from kvdrive.plugins.storage import Storage
 from kvdrive.plugins.support import decoder_config, heads_of, layers_in_memory
@@ -27,11 +29,16 @@ from kvdrive.prefix.rates import Rates
 
 class Batches:
     """The placements (`prefix.placement.Placements`) of `model`. `memory`: what running sequences may take of it; None:
-    they are on drives.
+    they are on drives. `limits`: how many tokens they hold at most, if older ones leave.
     """
 
     def __init__(
-        self, model: PreTrainedModel, storage: Storage, memory: MemoryOptions | None, rates: ModelRates
+        self,
+        model: PreTrainedModel,
+        storage: Storage,
+        memory: MemoryOptions | None,
+        rates: ModelRates,
+        limits: Overflow,
     ) -> None:
         self._model = model
         self._policy = storage.policy
@@ -43,6 +50,8 @@ class Batches:
         self._budget = Budget(memory.bytes or bound_on(model.device) if memory else 0)
         self._layers = decoder_config(model).num_hidden_layers
         self._rates = rates
+        trims = limits.overflow == "trim"
+        self._most_tokens = (limits.context or positions_of(model)) if trims else None
 
     def new(self, tokens: int, rows: int) -> Batch:
         """An empty batch for so many rows and tokens, 0: not known. If memory has no room for them, drives attend."""
@@ -58,7 +67,8 @@ class Batches:
         if self._memory is None or not self.fits(tokens, rows):
             return None
         claim = self._budget.claim(self._bytes_in_memory(tokens, rows))
-        placement = InMemory(Place(self._model.dtype, self._model.device, claim), self._memory, tokens)
+        place = Place(self._model.dtype, self._model.device, claim)
+        placement = InMemory(place, self._memory, self._held_at_once(tokens))
         batch = Batch(self._shared(), self._layers, self._in_memory(), placement, self._memory.write_buffer)
         weakref.finalize(batch, claim.release).atexit = False
         return self._registered(batch)
@@ -90,7 +100,11 @@ class Batches:
         """K and V of so many tokens in the model's precision."""
         _, kv_heads, head_dim = heads_of(decoder_config(self._model))
         per_token = 2 * self._layers * kv_heads * head_dim * self._model.dtype.itemsize
-        return int(rows * capacity_for(tokens) * per_token)
+        return int(rows * capacity_for(self._held_at_once(tokens)) * per_token)
+
+    def _held_at_once(self, tokens: int) -> int:
+        """Tokens that a sequence which gets so many holds at most."""
+        return tokens if self._most_tokens is None else min(tokens, self._most_tokens)
 
 
 def _layers_without_home(model: PreTrainedModel, policy: Policy, layers: int) -> dict[int, CacheLayerMixin]:

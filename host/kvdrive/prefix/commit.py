@@ -30,9 +30,10 @@ class Committed:
         """The sequence begins with `tokens` tokens of a stored session."""
         self.source, self._counted = source, tokens
 
-    def commit(self, record: Record, sequence: Sequence, tokens: Tokens, count: int) -> None:
+    def commit(self, record: Record, sequence: Sequence, tokens: Tokens, count: int, *, last: bool = False) -> None:
         """Name the first `count` tokens, which are durable with their `record`. Replaced sessions, and those beyond the
-        bounds, are removed from the index at the same time. Raises sqlite3.Error.
+        bounds, are removed from the index at the same time. `last`: the sequence ends, and enforces the bounds then.
+        Raises sqlite3.Error.
         """
         context, index, number = self._context, self._index, self.number
         written = max(count - self._counted, 0) * record.bytes_per_token
@@ -55,7 +56,8 @@ class Committed:
         if any(self.source is not None and one.id == self.source.id for one in replaced):
             self.source = None
         context.stored.remove(replaced)
-        context.evictor.enforce(record.tenant)
+        if not last:
+            context.evictor.enforce(record.tenant)
 
     def withdraw(self) -> None:
         """Remove the session from the index; the sequence still runs."""

@@ -22,6 +22,7 @@ from kvdrive.errors import InputError
 from kvdrive.prefix import sidecar
 from kvdrive.prefix.accounts import TABLES, Accounts
 from kvdrive.prefix.entry import Entry, NewEntry, state_bytes, state_of
+from kvdrive.prefix.notes import Notes
 from kvdrive.prefix.usage import Usage
 
 _VERSION = 1
@@ -63,6 +64,7 @@ class Index:
         self.path = path
         self.made = False
         self._clock = clock
+        self.on_removal: Callable[[int], None] = lambda number: None  # of a session, by its number
         self._sidecar_changed = False
         if isinstance(path, Path):
             sidecar.convert(path)
@@ -89,6 +91,7 @@ class Index:
         for row in db.rows(f"SELECT {_COLUMNS} FROM sessions"):
             _entry(row)
         self.accounts.check()
+        self.notes = Notes(db)
         self.made = bool(self.accounts.counter(_UNFILLED))
 
     def filled(self) -> None:
@@ -265,7 +268,9 @@ class Index:
         )
         self._db.write("DELETE FROM blocks WHERE session=?", (number,))
         self._db.write("DELETE FROM sessions WHERE id=?", (number,))
+        self.notes.remove(number)
         self._sidecar_changed |= entry.pinned
+        self.on_removal(number)
         return entry
 
     def use(self, number: int) -> None:

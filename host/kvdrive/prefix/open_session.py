@@ -50,6 +50,7 @@ class OpenSession:
         self.metadata = Metadata()
         self.committed = Committed(context)
         self.full = ""
+        self._ends = False
         self._checkpoints = Checkpoints(context, batch, layouts.kv.block)
         self._context = context
         self._stats = context.stored.stats
@@ -226,6 +227,7 @@ class OpenSession:
     def finish(self) -> int | None:
         """Save all tokens, and close; the batch is empty then. Returns as `save_all` does."""
         context, batch = self._context, self.batch
+        self._ends = True
         try:
             self.wait()
             if self._admitted is False:
@@ -242,6 +244,7 @@ class OpenSession:
             if self.number is not None:
                 batch.hand_over()
                 self.committed.close()
+                self._keep_in_memory(self.number)
             batch.reset()
         context.evictor.enforce(self.layouts.tenant)
         return self.number
@@ -331,7 +334,7 @@ class OpenSession:
         if self.layouts.with_state:
             return self._save_with_state(tokens)
         self._write(self.record, tokens)
-        self.committed.commit(self.record, self.batch.sequences[0], self.tokens, tokens)
+        self.committed.commit(self.record, self.batch.sequences[0], self.tokens, tokens, last=self._ends)
 
     def _save_with_state(self, tokens: int) -> None:
         """See `_save`. What the index names already stays a session of its own, which has another state."""
@@ -340,7 +343,7 @@ class OpenSession:
         self._context.on_step("state")
         try:
             self._write(record, tokens)
-            self.committed.commit(record, self.batch.sequences[0], self.tokens, tokens)
+            self.committed.commit(record, self.batch.sequences[0], self.tokens, tokens, last=self._ends)
         except BaseException:
             if self.committed.tokens != tokens:
                 self._checkpoints.withdraw(record)
@@ -371,6 +374,16 @@ class OpenSession:
             self.batch.sequences[:] = [sequence.fork() for sequence in self.batch.sequences]
             self.committed.detach()
 
+    def _keep_in_memory(self, number: int) -> None:
+        """The memory tier takes a copy of the session."""
+        memory, entry = self._context.memory, self._context.stored.index.get(number)
+        if memory is None or entry is None:
+            return
+        try:
+            memory.keep(entry, self.batch)
+        except KvdriveError as error:
+            log.info("a session is not kept in memory: %s", error)
+
     def _begin_anew(self) -> None:
         """Its next session on the drives will be an empty one."""
         self.metadata.clear()
@@ -383,6 +396,7 @@ class OpenSession:
             self.strategy = "recompute" if load.late else "load"
             self._stats.late_loads += load.late
             self._stats.loaded_bytes += load.bytes
+            self._stats.memory_loaded_bytes += load.bytes if load.from_memory else 0
             self._context.costs.loaded(load)
 
     def _save_if_due(self) -> None:

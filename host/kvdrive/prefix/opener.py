@@ -50,6 +50,7 @@ class Opener:
             self._context, batch, lookup.layouts, request.name, "recompute" if recomputes else strategy
         )
         stats.count(session.strategy)
+        stats.memory_hits += batch.placement.loads_from_memory
         if match is not None:
             session.resume(match)
         elif request.prompt and not session.admits(list(request.prompt)):

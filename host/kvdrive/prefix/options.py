@@ -27,7 +27,9 @@ class Bounds:
 
 @dataclass(frozen=True)
 class SessionOptions:
-    """`index`: the index's file; None: beside the drive's file, or in the user's cache for a drive that is elsewhere.
+    """`memory`: bytes for copies of idle sessions in memory, where running sequences are there as well; 0: none.
+
+    `index`: the index's file; None: beside the drive's file, or in the user's cache for a drive that is elsewhere.
 
     `tenant`: whose sessions these are; tenants share nothing. `eviction`: a policy's name. `daily_bytes`: written in
     a day before only what is wanted a second time is stored; 0: no budget. `every`: tokens between two saves of a
@@ -40,3 +42,4 @@ class SessionOptions:
     eviction: str = "lru"
     daily_bytes: int = 0
     every: int = 0
+    memory: int = 0

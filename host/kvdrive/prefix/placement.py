@@ -12,6 +12,7 @@ from kvdrive.kvcache.memory import InMemory
 from kvdrive.prefix.entry import Entry
 from kvdrive.prefix.index import Index
 from kvdrive.prefix.lookup import Lookup, Match
+from kvdrive.prefix.memory_tier import MemoryTier
 from kvdrive.prefix.rates import Rates, costs_file
 from kvdrive.prefix.record import Record
 from kvdrive.prefix.request import Request
@@ -44,11 +45,12 @@ class Placements(Protocol):
 
 
 class Planner:
-    """Chooses for one store, by `costs`, among the placements of its model."""
+    """Chooses for one store, by `costs`, among the placements of its model. `memory`: copies of idle sessions."""
 
-    def __init__(self, placements: Placements, costs: Costs) -> None:
+    def __init__(self, placements: Placements, costs: Costs, memory: MemoryTier | None = None) -> None:
         self._placements = placements
         self._costs = costs
+        self._memory = memory
 
     @property
     def in_memory(self) -> bool:
@@ -72,23 +74,26 @@ class Planner:
     def place(self, request: Request, match: Match | None, *, waits: bool) -> tuple[Batch, Strategy | None]:
         """An empty batch for a request, and its resume strategy for what was found.
 
-        `waits`: the request waits, so that all layers may be loaded before the first one computes.
+        `waits`: the request waits, so that all layers may be loaded before the first one computes. A sequence that lost
+        tokens is never computed again: what is left depends on those that it lost.
         """
         held = 0 if match is None else len(match.tokens)
         memory = self._placements.in_memory(max(len(request.prompt), held) + request.new_tokens)
         if match is None:
             return memory or self._placements.on_drives(), None
-        if memory is None or Record.of(match.entry.record).removals:
+        if memory is None:
             return self._placements.on_drives(), "attend"
-        turn = self._turn(request, match.entry, held)
-        choice = self._costs.choose(turn, STRATEGIES if request.prompt else ("load", "attend"))
+        removed = Record.of(match.entry.record).removed
+        turn = self._turn(request, match.entry, held, removed)
+        choice = self._costs.choose(turn, STRATEGIES if request.prompt and not removed else ("load", "attend"))
         if choice.strategy == "attend":
             return self._placements.on_drives(), "attend"
         plan, placement = choice.plan, memory.placement
         assert isinstance(placement, InMemory)
         if plan is not None:
             buffer = turn.bytes if waits else min(plan.buffer_bytes, placement.options.read_buffer)
-            plan = replace(plan, buffer_bytes=buffer)
+            copy = None if self._memory is None else self._memory.open(match.entry)
+            plan = replace(plan, buffer_bytes=buffer, held=copy, from_memory=turn.copied)
         placement.plan = plan
         return memory, choice.strategy
 
@@ -96,13 +101,19 @@ class Planner:
         """True if memory has room for a waiting request, and loading its `known` stored tokens pays."""
         if not self._placements.fits(len(request.prompt) + request.new_tokens):
             return False
+        return self.pays(request, known, entry)
+
+    def pays(self, request: Request, known: int, entry: Entry) -> bool:
+        """True if loading `known` stored tokens of a request is the fastest."""
         return self._costs.choose(self._turn(request, entry, known), STRATEGIES).strategy == "load"
 
-    def _turn(self, request: Request, entry: Entry, held: int, *, in_memory: bool = True) -> Turn:
-        """A request that continues behind `held` stored tokens."""
+    def _turn(self, request: Request, entry: Entry, held: int, removed: int = 0, *, in_memory: bool = True) -> Turn:
+        """A request that continues behind `held` tokens, all of which but `removed` are stored."""
         record = Record.of(entry.record)
-        new_tokens = max(len(request.prompt) - held, 1)
-        return Turn(held, new_tokens, request.new_tokens, held * record.bytes_per_token, len(record.layers), in_memory)
+        new_tokens, stored = max(len(request.prompt) - held, 1), held - removed
+        size = stored * record.bytes_per_token
+        copied = self._memory is not None and self._memory.whole(entry)
+        return Turn(stored, new_tokens, request.new_tokens, size, len(record.layers), in_memory, copied)
 
 
 def costs_of(backing: Backing, index: Index, placements: Placements) -> Costs:

@@ -2,7 +2,8 @@
 
 Where sequences run in memory, their K and V are loaded; where the drive attends and holds in the page cache what it
 reads, they are read there. The window covers as many requests as there is room for: C_mem / S_kv. The queue-aware
-eviction policy spares the sessions of all waiting requests.
+eviction policy spares the sessions of all waiting requests. With a memory tier, copies are read into that instead, from
+which a request loads its session when its turn comes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Sequence as Several
 from kvdrive.errors import KvdriveError, TargetError
 from kvdrive.prefix.entry import Entry
 from kvdrive.prefix.evictor import Evictor
+from kvdrive.prefix.memory_tier import MemoryTier
 from kvdrive.prefix.open_session import OpenSession
 from kvdrive.prefix.opener import Opener
 from kvdrive.prefix.record import Record
@@ -25,10 +27,13 @@ log = logging.getLogger(__name__)
 class Prefetch:
     """The sessions that `opener` opened before the turn of their requests."""
 
-    def __init__(self, opener: Opener, stored: StoredSessions, evictor: Evictor) -> None:
+    def __init__(
+        self, opener: Opener, stored: StoredSessions, evictor: Evictor, memory: MemoryTier | None = None
+    ) -> None:
         self._opener = opener
         self._stored = stored
         self._evictor = evictor
+        self._memory = memory
         self._read: set[int] = set()  # sessions in the page cache
         self._ready: dict[Request, OpenSession] = {}
 
@@ -37,6 +42,9 @@ class Prefetch:
 
         Raises TargetError.
         """
+        if self._memory is not None:
+            self._memory.bring(self._look_ahead(waiting))
+            return
         wanted: list[int] = []
         room = self._cache_bytes
         for request in list(self._ready):
@@ -56,6 +64,21 @@ class Prefetch:
                 full = not self._load(request, known, entry)
         self._read &= set(wanted)
         self._evictor.policy.look_ahead(wanted)
+
+    def note(self, waiting: Several[Request]) -> None:
+        """The requests that wait now, of which nothing is to be read yet: with a memory tier, what leaves next."""
+        if self._memory is not None:
+            self._memory.look_ahead(self._look_ahead(waiting))
+
+    def _look_ahead(self, waiting: Several[Request]) -> list[Entry | None]:
+        """The session of each request that loading pays for. Notifies the eviction policy of all sessions."""
+        found = [self._opener.lookups.of(one.tenant).longest_prefix(one.prompt[:-1]) for one in waiting]
+        self._evictor.policy.look_ahead([entry.id for _, entry in found if entry is not None])
+        planner = self._opener.planner
+        return [
+            entry if entry is not None and planner.pays(request, known, entry) else None
+            for request, (known, entry) in zip(waiting, found, strict=True)
+        ]
 
     def take(self, request: Request) -> OpenSession | None:
         """The session of a request whose turn has come; None if it was not loaded."""

@@ -25,7 +25,7 @@ class Turn:
     """A request: tokens that are stored, new ones behind them, and those that it will generate.
 
     `bytes`: K and V of the history; `layers`: of the model. `in_memory`: it runs in memory, unless it attends on the
-    drives.
+    drives. `copied`: the memory tier has the history.
     """
 
     history: int
@@ -34,6 +34,7 @@ class Turn:
     bytes: int
     layers: int
     in_memory: bool = True
+    copied: bool = False
 
 
 _NO_FORK = 0.02  # share of the time for computing again that opening the stored session may take beside it
@@ -97,6 +98,7 @@ class Costs:
         self._key = key
         self._measure = measure
         self._rates: Rates | None = None
+        self._memory_byte = 0.0  # seconds to load a byte from the memory tier; 0: before the first load from there
 
     @property
     def rates(self) -> Rates:
@@ -129,6 +131,8 @@ class Costs:
         Raises CommandError, TargetError when the rates have to be measured.
         """
         rates = self.rates
+        if turn.copied:
+            rates = replace(rates, load_byte=self._memory_byte, load_command=0.0)
         seconds = estimate(rates, turn)
         best = min(strategies, key=lambda one: seconds[one])
         if best == "recompute" and not turn.in_memory:
@@ -142,6 +146,8 @@ class Costs:
 
     def loaded(self, stats: LoadStats) -> None:
         """Correct the rate of loads by one that was measured, whole or not."""
-        if stats.bytes:
+        if stats.from_memory:
+            self._memory_byte = stats.seconds / max(stats.bytes, 1)
+        elif stats.bytes:
             before, now = self.rates, stats.seconds / stats.bytes
             self.rates = replace(before, load_byte=_MEMORY * before.load_byte + (1 - _MEMORY) * now)

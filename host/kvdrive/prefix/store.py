@@ -54,8 +54,11 @@ class PrefixStore:
             self.costs,
             every=options.every or backing.spill,
             check_model=placements.check_model,
+            eviction=options.eviction,
+            memory_bytes=options.memory if placements.fits(0) else 0,
             device=placements.device,
         )
+        self.memory = self.context.memory
         example = placements.on_drives()
         append_options, with_state = int(example.part.shared.append_options), not example.is_on_drives
         if not example.rows:
@@ -65,8 +68,8 @@ class PrefixStore:
         if with_state and backing.xcache is not None:
             raise UnsupportedError("X-cache stores no sessions of a model with layers in memory: attach it without")
         lookups = Lookups(self.stored, self.governor, shape, append_options, with_state=with_state)
-        self._opener = Opener(self.context, lookups, Planner(placements, self.costs))
-        self.prefetch = Prefetch(self._opener, self.stored, self.evictor)
+        self._opener = Opener(self.context, lookups, Planner(placements, self.costs, self.memory))
+        self.prefetch = Prefetch(self._opener, self.stored, self.evictor, self.memory)
         with index.transaction():
             index.close_dead()
             index.forget_future()
@@ -128,16 +131,26 @@ class PrefixStore:
     def model_changed(self) -> None:
         """The model has another identity, under which other sessions are found. Its batches know it already."""
         self.prefetch.close()
+        if self.memory is not None:
+            self.memory.clear()
         self._opener.lookups.renew()
+
+    def stop(self) -> None:
+        """The model is about to be detached: load nothing before its turn, and keep no more copies in memory."""
+        if self.memory is not None:
+            self.memory.stop()
+        self.prefetch.close()
 
     def close(self) -> None:
         """Save what is open, and close the index."""
-        self.prefetch.close()
+        self.stop()
         for session in self.opened:
             session.finish()
         with self.index.transaction():
             self.index.close_owned(self.context.owner)
         self.context.saver.shutdown()
+        if self.memory is not None:
+            self.memory.close()
         self.index.close()
 
 

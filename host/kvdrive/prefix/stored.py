@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 class StoreStats:
     """Counts of this process. `hit_tokens`: tokens that were found. `loads`, `attends`, `recomputes`: how requests
     went on with them; `late_loads`: loads that were given up for computing again; `loaded_bytes`: of K and V.
+    `memory_hits`: loads from a copy in memory, the others of `loads` are from the drives; `memory_loaded_bytes`: of
+    `loaded_bytes`; `memory_fetches`: sessions that were brought there before their turn, `memory_evictions`: copies
+    that left for others.
     """
 
     lookups: int = 0
@@ -44,6 +47,10 @@ class StoreStats:
     recomputes: int = 0
     late_loads: int = 0
     loaded_bytes: int = 0
+    memory_hits: int = 0
+    memory_loaded_bytes: int = 0
+    memory_fetches: int = 0
+    memory_evictions: int = 0
 
     def count(self, strategy: Strategy | None) -> None:
         """Count a request that resumes found tokens by this strategy."""

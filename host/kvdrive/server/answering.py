@@ -27,4 +27,4 @@ class Answering:
             await unless_left(http, take_all(choices))
         except LeftError:
             return gone()
-        return JSONResponse(documents.whole(choices))
+        return JSONResponse(await documents.whole(choices))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 from collections.abc import AsyncIterator, Sequence
@@ -12,6 +11,7 @@ from kvdrive.server.calls import Call, Piece, Thought
 from kvdrive.server.chances import Chances, as_chat, as_completion
 from kvdrive.server.documents import pieces_of
 from kvdrive.server.errors import ApiError
+from kvdrive.server.events import event
 from kvdrive.server.fields import Json
 from kvdrive.server.generation import Generation, total_usage
 from kvdrive.server.protocol import ChatRequest, Request
@@ -30,7 +30,7 @@ class Answer:
             "model": model,
         }
 
-    def whole(self, choices: Sequence[Generation]) -> Json:
+    async def whole(self, choices: Sequence[Generation]) -> Json:
         """See Documents. Of more candidates than wanted choices, the likeliest are shown."""
         shown = [one for several in self._of_prompts(choices) for one in self._best(several)]
         kind = "chat.completion" if self._chat else "text_completion"
@@ -44,15 +44,15 @@ class Answer:
         try:
             if self._chat:
                 for place in range(len(choices)):
-                    yield _event(self._chunk(place, {"delta": {"role": "assistant", "content": ""}}))
+                    yield event(self._chunk(place, {"delta": {"role": "assistant", "content": ""}}))
             async for place, piece, chances in pieces_of(choices):
                 found = self._piece(streams[place], piece, chances, choices[place].reason)
-                yield _event(found | ({"kvdrive": choices[place].stored} if piece is None else {}))
+                yield event(found | ({"kvdrive": choices[place].stored} if piece is None else {}))
             if self._request.stream_options is not None and self._request.stream_options.include_usage:
                 counts = {"usage": total_usage(choices)} | ({"kvdrive": choices[0].stored} if len(choices) == 1 else {})
-                yield _event(self._document(self._chunk_kind, []) | counts)
+                yield event(self._document(self._chunk_kind, []) | counts)
         except ApiError as error:
-            yield _event(error.body())
+            yield event(error.body())
         yield "data: [DONE]\n\n"
 
     def _of_prompts(self, choices: Sequence[Generation]) -> list[Sequence[Generation]]:
@@ -123,7 +123,3 @@ def _choice(place: int, content: Json, logprobs: Json | None, reason: str | None
 
 def _call(call: Call) -> Json:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-
-
-def _event(document: Json) -> str:
-    return f"data: {json.dumps(document, ensure_ascii=False)}\n\n"

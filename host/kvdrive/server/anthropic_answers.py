@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from kvdrive.server.calls import Call, Piece, Thought
 from kvdrive.server.errors import ApiError
+from kvdrive.server.events import named
 from kvdrive.server.fields import Json
 from kvdrive.server.generation import Generation
 
@@ -24,7 +25,7 @@ class AnthropicAnswer:
         self._shows_thoughts = shows_thoughts
         self._head = {"id": f"msg_{uuid.uuid4().hex}", "type": "message", "role": "assistant", "model": model}
 
-    def whole(self, choices: Sequence[Generation]) -> Json:
+    async def whole(self, choices: Sequence[Generation]) -> Json:
         """See Documents. What is thought comes before what is said, and that before what is called."""
         (generation,) = choices
         said = generation.said
@@ -123,4 +124,4 @@ def _called(call: Call, place: int) -> list[str]:
 
 
 def _event(kind: str, **fields: object) -> str:
-    return f"event: {kind}\ndata: {json.dumps({'type': kind} | fields, ensure_ascii=False)}\n\n"
+    return named({"type": kind, **fields})

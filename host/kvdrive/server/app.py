@@ -7,17 +7,15 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
-from kvdrive.server import page
 from kvdrive.server.engine import ServedModel
 from kvdrive.server.fields import Json
-from kvdrive.server.guard import Guard, Handler
+from kvdrive.server.guard import Guard
 from kvdrive.server.metrics import Metrics
-from kvdrive.server.openapi import document
+from kvdrive.server.own_paths import OwnPaths, figures, model_card
 from kvdrive.server.routes import routes
 from kvdrive.server.scheduler import Scheduler
 from kvdrive.server.session_paths import SessionPaths
@@ -37,25 +35,21 @@ class _Server:
         self._settings = settings
         self._working = routes(checkpoint, scheduler, settings)
         self._created = int(time.time())
-        self._shown = [("/health", "GET"), ("/metrics", "GET")]  # in the OpenAPI document
 
     def application(self) -> Starlette:
         allowed = self._settings.allowed
         guard = Guard(allowed, SessionPaths.QUERY, self._metrics.requests)
-        own: list[tuple[str, str, Handler]] = [
-            ("/v1/models", "GET", self._models),
-            ("/v1/models/{name:path}", "GET", self._model),
-            ("/v1/stats", "GET", self._stats),
-            ("/openapi.json", "GET", self._openapi),
-        ]
-        found = [
-            *[guard.route(path, handler, method) for path, method, handler in (*self._working, *own)],
-            guard.route("/health", self._health, "GET", open_to_all=True),
-            *[guard.route(path, handler, "GET", open_to_all=True) for path, handler in page.routes()],
-            guard.route("/metrics", self._show_metrics, "GET", open_to_all=allowed.open_metrics),
-        ]
-        self._shown += [(path, method) for path, method, _ in (*self._working, *own)]
-        return guard.application(found, self._lifespan)
+        own = OwnPaths(
+            models=self._models,
+            model=self._model,
+            stats=self._stats,
+            health=self._health,
+            metrics=self._show_metrics,
+            names=[self._settings.name],
+            slots=self._scheduler.slot_count,
+            open_metrics=allowed.open_metrics,
+        )
+        return guard.application(own.with_working(guard, self._working), self._lifespan)
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -83,19 +77,10 @@ class _Server:
         body = {"status": state["status"]} if self._settings.allowed.tenants.asks else state | load
         return JSONResponse(body, 503 if failed else 200)
 
-    async def _openapi(self, http: HttpRequest) -> Response:
-        return JSONResponse(document(self._shown, [self._settings.name], self._scheduler.slot_count))
-
     async def _stats(self, http: HttpRequest) -> Response:
         waiting, running = self._scheduler.load
         state = {"model": self._settings.name, "context": self._settings.context}
         return JSONResponse(state | {"waiting": waiting, "running": running} | self._metrics.figures())
 
     async def _show_metrics(self, http: HttpRequest) -> Response:
-        return Response(self._metrics.text(), media_type=CONTENT_TYPE_LATEST)
-
-
-def model_card(name: str, created: int, context: int | None) -> Json:
-    """A model as /v1/models lists it. `context`: tokens of a prompt with its answer at most; None: not known yet."""
-    card = {"id": name, "object": "model", "created": created, "owned_by": "kvdrive"}
-    return card | ({} if context is None else {"max_model_len": context})
+        return figures(self._metrics.text())

@@ -20,7 +20,7 @@ class Documents(Protocol):
     `choices`: what the model says, each choice of each prompt; one, unless the request asked for more.
     """
 
-    def whole(self, choices: Sequence[Generation]) -> Json:
+    async def whole(self, choices: Sequence[Generation]) -> Json:
         """The answer as one document. All pieces of every choice have come."""
 
     def events(self, choices: Sequence[Generation]) -> AsyncIterator[str]:

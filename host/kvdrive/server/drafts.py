@@ -2,7 +2,7 @@
 
 A draft changes no token: the scheduler chooses each one from the model's logits as without drafts, and goes on as long
 as what it chooses was drafted. So a sequence gets several tokens of one call, for one read of its K and V. Drafts that
-are rarely right cost time; so a sequence drafts less, and pauses, by how many of its drafted tokens were accepted.
+are rarely right cost time; so a sequence drafts no more than it has credit for, and pauses without.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from kvdrive.kvcache.seen import TOKENS_AT_ONCE
 
 MOST = TOKENS_AT_ONCE - 1  # tokens of a draft: the model's own next token comes before them
-_FIRST = 3  # of a sequence's first draft
-_CREDIT, _TRIAL = 12, 2  # what a sequence begins with, and what it has after a pause
-_WORTH = 2  # rejected tokens that an accepted one makes up for
-_SHORTEST, _LONGEST = 16, 512  # tokens of a pause
+FIRST = 3  # of a sequence's first draft, and the rejected tokens that it may begin with
+WORTH = 2.0  # rejected tokens that an accepted one makes up for, where a call of several tokens takes little longer
+RARE = 64  # tokens of a sequence that make up for a rejected one
+_CREDIT = 12  # rejected tokens, the most that a sequence saves up for
 _FARTHEST = 32  # tokens of a common past that are compared
 
 
@@ -37,39 +37,36 @@ class Source(Protocol):
 class Drafts:
     """What is drafted for one sequence, and how much.
 
-    An accepted token gives credit, a rejected one takes it. Without credit it pauses; each pause is twice as long as
-    the one before, until a sequence has earned all of its credit back. All of this counts tokens, so a sequence drafts
-    alike on any machine.
+    A rejected token takes credit. An accepted one gives some, and so does each token of the sequence, a little. No
+    draft is longer than the credit. So of T tokens of a sequence, A of them accepted drafts, at most
+    FIRST + worth * A + T / RARE drafted ones are rejected, whatever the text is. All of this counts tokens, so a
+    sequence drafts alike on any machine. `worth`: rejected tokens that an accepted one makes up for.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, worth: float = WORTH) -> None:
         self.kind = source.kind
         self._source = source
-        self._length = _FIRST
-        self._credit = _CREDIT
-        self._pause = _SHORTEST
-        self._since = 0  # so many tokens does the sequence have before it drafts again
-        self._tokens = 0
+        self._length = FIRST
+        self._worth = worth
+        self._credit = FIRST * RARE  # in parts of a rejected token
+        self._tokens: int | None = None
 
     def draft(self, tokens: Several[int], most: int) -> list[int]:
         """Up to `most` tokens that may come behind those of the sequence; none while it pauses."""
+        self._earn(len(tokens) - (len(tokens) if self._tokens is None else self._tokens))
         self._tokens = len(tokens)
-        if self._tokens < self._since or most < 1:
-            return []
-        return self._source.behind(tokens, min(most, self._length))
+        most = min(most, self._length, self._credit // RARE)
+        return self._source.behind(tokens, most) if most > 0 else []
 
     def seen(self, accepted: int, drafted: int) -> None:
         """So many of the tokens that were drafted last were accepted."""
         if not drafted:
             return
-        whole = accepted == drafted
-        self._length = min(2 * self._length, MOST) if whole else max(accepted, 1)
-        self._credit = min(self._credit + _WORTH * accepted - (drafted - accepted), _CREDIT)
-        if self._credit == _CREDIT:
-            self._pause = _SHORTEST
-        elif self._credit <= 0:
-            self._since, self._credit = self._tokens + self._pause, _TRIAL
-            self._pause = min(2 * self._pause, _LONGEST)
+        self._length = min(2 * self._length, MOST) if accepted == drafted else max(accepted, 1)
+        self._earn(int(RARE * self._worth * accepted) - RARE * (drafted - accepted))
+
+    def _earn(self, credit: int) -> None:
+        self._credit = min(self._credit + credit, RARE * _CREDIT)
 
 
 MakeDrafts = Callable[[], Drafts | None]  # for a new sequence; None: nothing is drafted
@@ -79,9 +76,9 @@ def no_drafts() -> None:
     """Of a server that drafts nothing."""
 
 
-def looked_up(size: int) -> MakeDrafts:
-    """Those of `lookup`; 0: none."""
-    return (lambda: Drafts(Lookup(size))) if size else no_drafts
+def looked_up(size: int, worth: float = WORTH) -> MakeDrafts:
+    """Those of `lookup`; 0: none. `worth`: see Drafts."""
+    return (lambda: Drafts(Lookup(size), worth)) if size else no_drafts
 
 
 class Lookup:

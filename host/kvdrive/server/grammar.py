@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ Schema = Mapping[str, Any]
 # As models write JSON in one line. Free white space would let a small model write nothing else.
 _SPACING = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 _LIMITS = LLParserLimits(verbose_errors=False)
+_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
+_HIGHEST = np.where(_BITS, np.inf, -np.inf).astype(np.float32)  # [256, 8]: of the logits of each byte of a mask
 
 
 class GrammarError(KvdriveError):
@@ -30,36 +33,72 @@ class GrammarError(KvdriveError):
 
 
 class Grammar:
-    """One answer's grammar and its place in it. Not safe to use from two threads at the same time."""
+    """One answer's grammar and its place in it. Not safe to use from two threads at the same time.
 
-    def __init__(self, matcher: LLMatcher, vocabulary: int) -> None:
+    What may come next is computed as soon as the place is known, in another thread, while the model computes the
+    logits. No array is allocated for a token. `vocabulary`: the length of the logits. `waiting`: takes what is to be
+    computed.
+    """
+
+    def __init__(self, matcher: LLMatcher, vocabulary: int, waiting: SimpleQueue[Grammar]) -> None:
+        self.complete = False  # True if nothing can follow what was taken
         self._matcher = matcher
         self._vocabulary = vocabulary
+        self._waiting = waiting
         self._mask = allocate_token_bitmask(1, vocabulary)
+        self._bytes = self._mask.view(np.uint8)[0]
+        self._rows = np.empty(len(self._bytes), np.intp)  # of _HIGHEST, for each byte of the mask
+        self._highest = np.empty((len(self._bytes), 8), np.float32)
+        self._bounds = self._highest.reshape(-1)[:vocabulary]  # what each logit may be at most
+        self._failure: GrammarError | None = None
+        self._computing = threading.Lock()  # held from `_begin` until the end of `compute`
+        self._begin()
 
     def copy(self) -> Grammar:
         """For another answer, which is at the same place."""
-        return Grammar(self._matcher.deep_copy(), self._vocabulary)
+        self._wait()
+        return Grammar(self._matcher.deep_copy(), self._vocabulary, self._waiting)
 
-    def restrict(self, logits: torch.Tensor) -> torch.Tensor:
-        """Logits float32 [1, vocabulary] with -inf for each token that the grammar excludes here. Raises GrammarError.
+    def restrict(self, logits: torch.Tensor) -> None:
+        """Change logits float32 [1, vocabulary] to -inf for each token that the grammar excludes here. Raises
+        GrammarError.
 
         A token that ends the text remains where the text may end.
         """
-        fill_next_token_bitmask(self._matcher, self._mask, 0)
+        self._wait()
         self._check()
-        bits = np.unpackbits(self._mask.view(np.uint8), axis=-1, bitorder="little")[:, : logits.shape[-1]]
-        return logits.masked_fill(torch.from_numpy(bits == 0), -torch.inf)
+        values = logits.numpy()[0]
+        np.minimum(values, self._bounds, out=values)
 
     def take(self, token: int) -> None:
         """The answer goes on with `token`, which `restrict` has left. Raises GrammarError."""
+        self._wait()
         self._matcher.consume_token(token)
         self._check()
+        self.complete = bool(self._matcher.is_stopped())
+        if not self.complete:
+            self._begin()
 
-    @property
-    def complete(self) -> bool:
-        """True if nothing can follow what was taken."""
-        return bool(self._matcher.is_stopped())
+    def compute(self) -> None:
+        """Find what may come next. In the thread that serves `waiting`; llguidance lets others run meanwhile."""
+        try:
+            fill_next_token_bitmask(self._matcher, self._mask, 0)
+            self._rows[:] = self._bytes
+            np.take(_HIGHEST, self._rows, axis=0, out=self._highest, mode="clip")
+        except BaseException as error:  # what Rust panics with is no Exception, and the thread has other grammars
+            self._failure = GrammarError(f"the grammar of this answer failed: {error}")
+        finally:
+            self._computing.release()
+
+    def _begin(self) -> None:
+        self._computing.acquire()
+        self._waiting.put(self)
+
+    def _wait(self) -> None:
+        """Wait until `compute` has ended. Raises GrammarError."""
+        with self._computing:
+            if self._failure is not None:
+                raise self._failure
 
     def _check(self) -> None:
         if self._matcher.is_error():
@@ -76,6 +115,7 @@ class Grammars:
         self._stop_ids = sorted(stop_ids)
         self._made: LLTokenizer | None = None
         self._making = threading.Lock()
+        self._waiting: SimpleQueue[Grammar] = SimpleQueue()
 
     def json(self, schema: Schema) -> Grammar:
         """A text that is a JSON value of this schema, in one line. Raises InputError."""
@@ -94,7 +134,9 @@ class Grammars:
         wrong, found = LLMatcher.validate_grammar_with_warnings(source, self._llguidance, limits=_LIMITS)
         if wrong or found:
             raise InputError(found[0].splitlines()[0])
-        return Grammar(LLMatcher(self._llguidance, source, log_level=0, limits=_LIMITS), self._vocabulary)
+        return Grammar(
+            LLMatcher(self._llguidance, source, log_level=0, limits=_LIMITS), self._vocabulary, self._waiting
+        )
 
     @property
     def _llguidance(self) -> LLTokenizer:
@@ -107,7 +149,13 @@ class Grammars:
                     self._made = _translated(self._tokenizer, self._vocabulary, self._stop_ids)
                 except ValueError as error:
                     raise InputError(f"this model's tokenizer is not supported with grammars: {error}") from error
+                threading.Thread(target=_compute_all, args=(self._waiting,), name="grammars", daemon=True).start()
             return self._made
+
+
+def _compute_all(waiting: SimpleQueue[Grammar]) -> None:
+    while True:
+        waiting.get().compute()
 
 
 def _translated(tokenizer: Tokenizer, vocabulary: int, ends: list[int]) -> LLTokenizer:

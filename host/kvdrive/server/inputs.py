@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -90,7 +90,7 @@ class Inputs:
         return request, await self.other(http, request)
 
     async def response(
-        self, http: HttpRequest, name: str, items_of: Callable[[str], Sequence[InputItem]]
+        self, http: HttpRequest, name: str, items_of: Callable[[str], Awaitable[Sequence[InputItem]]]
     ) -> tuple[ResponseRequest, Input]:
         """A conversation to answer, as OpenAI's newer API has it, with the whole conversation in the request.
 
@@ -100,7 +100,7 @@ class Inputs:
         request = await self._bodies.read(http, ResponseRequest)
         previous = request.previous_response_id or ""
         if previous:
-            request = request.behind(items_of(previous))
+            request = request.behind(await items_of(previous))
         return request, await self.other(http, request, previous, name if request.stored else "")
 
     async def count(self, http: HttpRequest) -> int:

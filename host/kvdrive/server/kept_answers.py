@@ -5,13 +5,13 @@ loaded again joins them.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 
 from kvdrive.server.errors import ApiError
+from kvdrive.server.events import event
 from kvdrive.server.fields import Json
 from kvdrive.server.generation import Generation
 
@@ -63,9 +63,9 @@ class KeptAnswer:
                         await self._news.wait()
                 text, taken = "".join(self._pieces[taken:]), len(self._pieces)
                 if text:
-                    yield _event({"text": text})
+                    yield event({"text": text})
                 elif self._end is not None:
-                    yield _event(self._end)
+                    yield event(self._end)
                     return
         finally:
             self._readers -= 1
@@ -174,7 +174,3 @@ class KeptAnswers:
     def _forget(self, tenant: str, name: str, answer: KeptAnswer) -> None:
         if self._kept[tenant].get(name) is answer:
             del self._kept[tenant][name]
-
-
-def _event(document: Json) -> str:
-    return f"data: {json.dumps(document, ensure_ascii=False)}\n\n"

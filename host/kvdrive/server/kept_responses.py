@@ -1,14 +1,14 @@
-"""Responses that clients may go on with by their name, as long as the process lives and there is room."""
+"""Responses in memory, with their conversations."""
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from kvdrive.server.errors import ApiError
-from kvdrive.server.fields import Json
+from kvdrive.server.fields import Json, taken
 from kvdrive.server.responses_requests import InputItem
 
 
@@ -19,6 +19,23 @@ class Kept:
     document: Json
     items: Sequence[InputItem]
 
+    @classmethod
+    def of(cls, document: Json, asked: Sequence[InputItem]) -> Kept:
+        """A response to the items `asked`."""
+        return cls(document, [*asked, *(taken(InputItem, item) for item in document["output"])])
+
+    def as_note(self) -> bytes:
+        """What stands beside its session."""
+        asked = self.items[: len(self.items) - len(self.document["output"])]
+        items = [item.model_dump(exclude_none=True) for item in asked]
+        return json.dumps({"document": self.document, "asked": items}).encode()
+
+    @classmethod
+    def of_note(cls, note: bytes) -> Kept:
+        """The response of a note. Raises ApiError, ValueError, KeyError, TypeError for one of another version."""
+        found = json.loads(note)
+        return cls.of(found["document"], [taken(InputItem, item) for item in found["asked"]])
+
     @cached_property
     def characters(self) -> int:
         """Characters of the conversation."""
@@ -28,7 +45,7 @@ class Kept:
 class KeptResponses:
     """`most`: responses of a tenant; `characters`: of their conversations together. The least recently used ones go.
 
-    The text is in memory only: no file has it. For the event loop.
+    For the event loop.
     """
 
     def __init__(self, most: int = 1000, characters: int = 32 << 20) -> None:
@@ -45,19 +62,13 @@ class KeptResponses:
             _, dropped = own.popitem(last=False)
             held -= dropped.characters
 
-    def get(self, tenant: str, name: str, param: str | None = None) -> Kept:
-        """The response of a tenant with this name, which the field `param` asks for. Raises ApiError."""
+    def get(self, tenant: str, name: str) -> Kept | None:
+        """The response of a tenant with this name."""
         own = self._kept.get(tenant, OrderedDict())
-        if name not in own:
-            text = (
-                f"there is no response '{name[:100]}' here (not stored, or others needed its room, or the server was "
-                "restarted): send the whole conversation as `input`"
-            )
-            raise ApiError(404, text, param=param, code="response_not_found")
-        own.move_to_end(name)
-        return own[name]
+        if name in own:
+            own.move_to_end(name)
+        return own.get(name)
 
     def drop(self, tenant: str, name: str) -> None:
-        """Forget a response. Raises ApiError where there is none."""
-        self.get(tenant, name)
-        del self._kept[tenant][name]
+        """Forget a response, if it is here."""
+        self._kept.get(tenant, OrderedDict()).pop(name, None)

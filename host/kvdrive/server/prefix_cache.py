@@ -71,4 +71,4 @@ class PrefixCache:
 
     def figures(self) -> dict[str, float]:
         """Counters and sizes for the metrics."""
-        return figures(self.store.stored, self.store.governor)
+        return figures(self.store.stored, self.store.governor, self.store.memory)

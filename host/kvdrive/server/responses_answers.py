@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
 from kvdrive.server.calls import Call, Piece, Thought
 from kvdrive.server.errors import ApiError
+from kvdrive.server.events import named
 from kvdrive.server.fields import Json
 from kvdrive.server.generation import Generation
 from kvdrive.server.responses_requests import ResponseRequest
@@ -17,17 +17,19 @@ from kvdrive.server.responses_requests import ResponseRequest
 class ResponseAnswer:
     """Documents of the answer to `request`, called `name`; see `documents.Documents`.
 
-    `keep` is called with the whole answer.
+    `keep` is called with the whole answer, before the client gets its end.
     """
 
-    def __init__(self, request: ResponseRequest, name: str, keep: Callable[[Json], None] | None = None) -> None:
+    def __init__(
+        self, request: ResponseRequest, name: str, keep: Callable[[Json], Awaitable[None]] | None = None
+    ) -> None:
         self._id = name
         self._keep = keep
         self._created = int(time.time())
         self._request = request
         self._events = 0
 
-    def whole(self, choices: Sequence[Generation]) -> Json:
+    async def whole(self, choices: Sequence[Generation]) -> Json:
         """See Documents. What is thought comes before what is said, and that before what is called."""
         (generation,) = choices
         said = generation.said
@@ -35,7 +37,7 @@ class ResponseAnswer:
         output = [_reasoning(_named("rs"), thoughts)] if (thoughts := generation.thoughts) else []
         output += [_message(_named("msg"), text)] if text else []
         output += [_call(_named("fc"), one) for one in said if isinstance(one, Call)]
-        return self._ended(output, generation)
+        return await self._ended(output, generation)
 
     async def events(self, choices: Sequence[Generation]) -> AsyncIterator[str]:
         """See Documents."""
@@ -65,7 +67,7 @@ class ResponseAnswer:
             if item:
                 for event in self._closed(output, item):
                     yield event
-            last = self._ended(output, generation)
+            last = await self._ended(output, generation)
             yield self._event(f"response.{last['status']}", response=last)
         except ApiError as error:
             found = {"code": error.code or "server_error", "message": str(error)}
@@ -97,7 +99,7 @@ class ResponseAnswer:
         yield self._event("response.output_item.done", output_index=len(output), item=item)
         output.append(item)
 
-    def _ended(self, output: list[Json], generation: Generation) -> Json:
+    async def _ended(self, output: list[Json], generation: Generation) -> Json:
         counts = generation.usage
         found = self._document("incomplete" if generation.reason == "length" else "completed", output)
         if generation.reason == "length":
@@ -111,7 +113,7 @@ class ResponseAnswer:
         }
         found["kvdrive"] = generation.stored
         if self._keep:
-            self._keep(found)
+            await self._keep(found)
         return found
 
     def _document(self, status: str, output: list[Json]) -> Json:
@@ -139,7 +141,7 @@ class ResponseAnswer:
     def _event(self, kind: str, **fields: object) -> str:
         document = {"type": kind, "sequence_number": self._events, **fields}
         self._events += 1
-        return f"event: {kind}\ndata: {json.dumps(document, ensure_ascii=False)}\n\n"
+        return named(document)
 
 
 class _Item:

@@ -53,11 +53,14 @@ class Running:
         return self.drafts.draft(self.tokens, self.job.most_tokens - len(self.tokens) - 1)
 
     def next(self, logits: torch.Tensor) -> Token:
-        """The next token, as the request wants it, from logits [1, vocabulary]. Raises GrammarError."""
+        """The next token, as the request wants it, from logits [1, vocabulary], which may be changed by that. Raises
+        GrammarError.
+        """
         job, grammar = self.job, self.job.grammar
         wanted = job.rules.applied(logits, job.prompt, self.tokens[len(job.prompt) :])
         if grammar:
-            wanted = grammar.restrict(wanted)
+            wanted = wanted.clone() if wanted is logits and job.chances is not None else wanted
+            grammar.restrict(wanted)
         token = int(choose(wanted, job.sampling, self.generator)[0])
         ends = token in job.rules.ends
         if grammar and not ends:

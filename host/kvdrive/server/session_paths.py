@@ -60,14 +60,36 @@ class SessionPaths:
         return found or []
 
     async def forget(self, name: str, tenant: str) -> None:
-        """Remove the session with this name, if there is one that no request uses. Raises ApiError."""
+        """Remove the session with this name, if there is one that no request uses, and its note. Raises ApiError."""
 
         def forget(store: SessionStore) -> None:
             entry = store.index.named(name, tenant)
+            if entry is not None:
+                store.index.notes.remove(entry.id)
             if entry is not None and not entry.owner:
                 store.stored.drop([entry.id])
 
         await self.with_store(forget)
+
+    async def note(self, name: str, tenant: str) -> bytes | None:
+        """What was written beside the session with this name. Raises ApiError."""
+
+        def read(store: SessionStore) -> bytes | None:
+            entry = store.index.named(name, tenant)
+            return None if entry is None else store.index.notes.of(entry)
+
+        return await self.with_store(read)
+
+    async def write_note(self, name: str, tenant: str, text: bytes) -> None:
+        """Write beside the session with this name, if there is one. Raises ApiError."""
+
+        def write(store: SessionStore) -> None:
+            with store.index.transaction():
+                entry = store.index.named(name, tenant)
+                if entry is not None:
+                    store.index.notes.put(entry, text)
+
+        await self.with_store(write)
 
     async def _list(self, http: HttpRequest) -> Response:
         tenant = http.state.tenant

@@ -14,6 +14,10 @@ TOLERANCE = 0.05
 (1.0 may be 0.95 or 1.05)."""
 
 
+NEAR = 0.15
+"""The error within which the page counts a prediction as near."""
+
+
 class Kind(StrEnum):
     """How we get our value."""
 
@@ -95,6 +99,16 @@ class Entry:
         if kind is Kind.input or self.claim.key in self.reads:
             return Verdict.input
         return {Kind.modelled: Verdict.predicted, Kind.measured: Verdict.measured}.get(kind, Verdict.arithmetic)
+
+    @property
+    def independent(self) -> bool:
+        """True if a model computes our value without the claim's own number."""
+        return self.error is not None and self.claim.kind is Kind.modelled and self.claim.key not in self.reads
+
+    @property
+    def near(self) -> bool:
+        """True if that value is within NEAR of the paper's."""
+        return self.independent and self.error is not None and self.error <= NEAR
 
     @property
     def unexplained(self) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kvdrive.study.attention_store import claims as attention_store
-from kvdrive.study.claim import AGREEMENT, TOLERANCE, Claim, Entry, Relation, Verdict, evaluate
+from kvdrive.study.claim import AGREEMENT, NEAR, TOLERANCE, Claim, Entry, Relation, Verdict, evaluate
 from kvdrive.study.hilos import claims as hilos
 from kvdrive.study.instinfer import claims as instinfer
 from kvdrive.study.llm_in_a_flash import claims as flash
@@ -43,6 +43,8 @@ precision, hides at most (1.0 may be 0.95 or 1.05). The error of a share or a sa
 leaves of 100 %, if that is less: 94 and 97 % saved leave 6 and 3 %, which are not equal. A claim over a range is
 evaluated over the range: the error is that of the worst setting or end. **from** names the claims whose stated numbers
 our value was computed from, as noticed while it was computed; a claim that is named in its own row is an input.
+**within {100 * NEAR:g} %** counts, of all claims that a model computes without their own number, those whose error is
+at most {100 * NEAR:g} %, whatever their verdict.
 
 """
 
@@ -63,11 +65,13 @@ def totals(rows: Sequence[Entry]) -> str:
 def page(found: dict[str, list[Entry]]) -> str:
     """The page as Markdown."""
     lines = [HEAD + f"**{totals([entry for rows in found.values() for entry in rows])}.**", ""]
-    lines += ["| paper | " + " | ".join(Verdict) + " |", "|---" * (len(Verdict) + 1) + "|"]
+    lines += [f"| paper | {' | '.join(Verdict)} | within {100 * NEAR:g} % |", "|---" * (len(Verdict) + 2) + "|"]
     everything = {**found, "all": [entry for rows in found.values() for entry in rows]}
     for paper, rows in everything.items():
         counts = Counter(entry.verdict for entry in rows)
-        lines.append(f"| {paper} | " + " | ".join(str(counts[verdict]) for verdict in Verdict) + " |")
+        near, alone = (sum(flags) for flags in ((e.near for e in rows), (e.independent for e in rows)))
+        verdicts = " | ".join(str(counts[verdict]) for verdict in Verdict)
+        lines.append(f"| {paper} | {verdicts} | {near} of {alone} |")
     for paper, rows in found.items():
         lines += [
             "",

@@ -1,8 +1,9 @@
 """What the server's own layers take of a decode step: HTTP, and grammars of JSON schemas.
 
 HTTP is the processor time of the event loop's thread while answers are streamed. The loop runs beside the thread that
-computes, so this is the most that it can delay a step. A grammar works inside a step: it is timed by itself, token by
-token, and steps with and without it take turns.
+computes, so this is the most that it can delay a step. What the next token may be is found by a thread of its own while
+the model computes; a step pays for asking for it and for changing the logits. Both are timed by themselves, token by
+token, and steps with and without a grammar take turns.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from __future__ import annotations
 import os
 import re
 import statistics
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 
-from bench.rounds import Contender, Counts, Rounds, take_turns
+from bench.rounds import Contender, Counts, Rounds, seconds, take_turns
 from bench.server.servers import Models, Program, Running, ours, running
 from bench.server.users import Prompts, together
 from bench.setup import Setup
@@ -60,7 +61,7 @@ def run(setup: Setup) -> list[Block]:
     """A row for each runtime and number of users."""
     work, models, load = setup.size(FULL, QUICK), Models.here(), os.getloadavg()[0]
     rows, kept = [], {}
-    grammar = grammar_seconds(models.folder, setup.size(500, 20))
+    grammar = GrammarSeconds.measure(models.folder, setup.size(500, 20))
     with setup.folder() as folder:
         for program in ours(models, folder, setup):
             with running(program) as server:
@@ -68,7 +69,7 @@ def run(setup: Setup) -> list[Block]:
             rows += lines(program, found, grammar)
             kept[program.name] = {str(users): one.rounds for users, one in found.items()}
             setup.say(program.name)
-    figures = {"load": load, "grammar_seconds": grammar, "rounds": kept}
+    figures = {"load": load, "grammar_seconds": vars(grammar), "rounds": kept}
     return [Block("layers", [table(models, work, rows, load)], figures)]
 
 
@@ -100,26 +101,32 @@ def loop_seconds(server: Running) -> float:
     return int(nanoseconds) / 1e9
 
 
-def grammar_seconds(folder: Path, tokens: int) -> float:
-    """Median time that a grammar takes for a token: its mask on the logits, and the token taken."""
-    tokenizer, config = read_tokenizer(folder), read_config(folder)
-    generator, taken = torch.Generator().manual_seed(1), []
-    grammar = Grammars(tokenizer, config.vocab_size, frozenset([config.eos_token_id])).json(schema(tokens))
-    for _ in range(tokens):
-        logits = torch.randn(1, config.vocab_size, generator=generator)
-        began = time.perf_counter()
-        wanted = grammar.restrict(logits)
-        middle = time.perf_counter()
-        token = int(wanted.argmax())
-        chosen = time.perf_counter()
-        grammar.take(token)
-        done = grammar.complete
-        taken.append(middle - began + time.perf_counter() - chosen)
-        assert not done
-    return statistics.median(taken)
+@dataclass(frozen=True)
+class GrammarSeconds:
+    """Medians of what a grammar takes for a token: `beside` a step, in another thread, and `inside` of it."""
+
+    beside: float
+    inside: float
+
+    @classmethod
+    def measure(cls, folder: Path, tokens: int) -> GrammarSeconds:
+        """No model computes: a token waits until the grammar says what may come."""
+        tokenizer, config = read_tokenizer(folder), read_config(folder)
+        generator, waited, inside = torch.Generator().manual_seed(1), [], []
+        grammar = Grammars(tokenizer, config.vocab_size, frozenset([config.eos_token_id])).json(schema(tokens))
+        for _ in range(tokens):
+            logits = torch.randn(1, config.vocab_size, generator=generator)
+            first = seconds(partial(grammar.restrict, logits))
+            again = seconds(partial(grammar.restrict, logits))  # as where the model has taken longer
+            token = int(logits.argmax())
+            taken = seconds(partial(grammar.take, token))
+            assert not grammar.complete
+            waited.append(first - again)
+            inside.append(again + taken)
+        return cls(max(statistics.median(waited), 0), statistics.median(inside))
 
 
-def lines(program: Program, found: dict[int, Rounds], grammar: float) -> Iterator[list[str]]:
+def lines(program: Program, found: dict[int, Rounds], grammar: GrammarSeconds) -> Iterator[list[str]]:
     """A row for each number of users."""
     for users, rounds in found.items():
         step = rounds.median(PLAIN)
@@ -131,17 +138,19 @@ def lines(program: Program, found: dict[int, Rounds], grammar: float) -> Iterato
             str(users),
             f"{1e3 * step:.1f} ms",
             f"{loop:.1%}",
-            f"{1e6 * grammar:.0f} µs",
-            f"{users * grammar / step:.1%}",
+            f"{1e6 * grammar.beside:.0f} µs",
+            f"{1e6 * grammar.inside:.0f} µs",
+            f"{users * grammar.inside / step:.1%}",
             f"{1 / rounds.faster(SCHEMA, PLAIN):.2f}",
         ]
 
 
 def table(models: Models, work: Work, rows: list[list[str]], load: float) -> Table:
     """A row for each runtime and number of users."""
-    head = ["Server", "Users", "A step", "HTTP", "Grammar, a token", "of a step", "A step with a schema"]
+    head = ["Server", "Users", "A step", "HTTP", "Grammar, beside", "inside", "of a step", "A step with a schema"]
     legend = (
-        "HTTP: processor time of the event loop while answers are streamed, as a share of the steps' time. The last "
+        "HTTP: processor time of the event loop while answers are streamed, as a share of the steps' time. "
+        "Grammar: what a token takes in a thread of its own, while the model computes, and inside of a step. The last "
         "column: a step of answers that keep to a JSON schema, beside one of plain answers in the same round; other "
         "tokens are generated, and 1.00 is equal."
     )
@@ -149,4 +158,4 @@ def table(models: Models, work: Work, rows: list[list[str]], load: float) -> Tab
         f"Model {models.name}, {work.tokens} tokens for each user. Medians of {work.rounds} rounds that take turns; "
         f"load of the machine {load:.0f} before them. Where other work runs, steps take longer, and shares are smaller."
     )
-    return Table(head, rows, note, legend, align="lrrrrrr")
+    return Table(head, rows, note, legend, align="lrrrrrrr")

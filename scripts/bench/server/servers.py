@@ -104,7 +104,8 @@ def others(models: Models, setup: Setup) -> list[Program]:
         sizes = ["-np", str(MOST_USERS), "-c", str(MOST_USERS * CONTEXT), "-t", str(setup.threads)]
         found.append(Program(LLAMA, [program, "-m", models.file, *sizes], beside=LLAMA))
     if importlib.util.find_spec("fastapi"):
-        command = [sys.executable, "-m", "transformers.cli.transformers", "serve", models.folder]
+        threads = f"OMP_NUM_THREADS={setup.threads}"  # it has no option for them
+        command = ["env", threads, sys.executable, "-m", "transformers.cli.transformers", "serve", models.folder]
         options = ["--device", "cpu", "--dtype", "float32", "--log-level", "error"]
         found.append(Program(TRANSFORMERS, [*command, *options], str(models.folder), TRANSFORMERS))
     return found

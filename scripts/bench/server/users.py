@@ -22,16 +22,22 @@ Fields = dict[str, Any]
 
 @dataclass
 class Seen:
-    """An answer that came piece by piece. `first`: seconds from the request to its first text; `usage`: its counts."""
+    """An answer that came piece by piece. `first`: seconds from the request to its first text; `usage`: its counts;
+    `timings`: those of llama-server.
+    """
 
     first: float = 0
     text: str = ""
     usage: Fields = field(default_factory=dict)
+    timings: Fields = field(default_factory=dict)
 
     @property
     def cached(self) -> int:
-        """Tokens of the prompt that the server had already."""
-        return int((self.usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
+        """Tokens of the prompt that the server had already. `transformers serve`, which says nothing of them, has none:
+        it begins each answer with an empty cache.
+        """
+        details = self.usage.get("prompt_tokens_details") or {}
+        return int(details.get("cached_tokens") or self.timings.get("cache_n") or 0)
 
 
 class Prompts:
@@ -82,6 +88,7 @@ def _note(seen: Seen, event: Fields, seconds: float) -> None:
         seen.first = seen.first or (seconds if text else 0)
         seen.text += text
     seen.usage = event.get("usage") or seen.usage
+    seen.timings = event.get("timings") or seen.timings
 
 
 def together(server: Running, prompts: Sequence[str], tokens: int, **fields: Any) -> Counts:

@@ -25,6 +25,7 @@ ENVIRONMENTS = ROOT / "build" / "vllm-env", ROOT / "build" / "lmcache-env"
 _VLLM = "0.32.0"
 NAMES = {
     "none": "vLLM alone",
+    "cpu": "vLLM's memory tier",
     "naive": "the smallest SSD tier",
     "lmcache": "LMCache 0.5.6, files on the SSD",
     "memory": "kvdrive, file in memory",
@@ -114,7 +115,7 @@ def measure(bench: Bench) -> dict[str, Any]:
     lasting = ("lmcache", "ssd", "drive")
     found["restart"] = {name: bench.run(name, "rounds", keep=True, rounds=1) for name in lasting}
     for part, changes in (("turns", CONVERSATIONS), ("burst", {"rounds": 1})):
-        found[part] = {name: bench.run(name, part, **changes) for name in ("none", "memory", "ssd")}
+        found[part] = {name: bench.run(name, part, **changes) for name in ("none", "cpu", "memory", "ssd")}
     return found
 
 

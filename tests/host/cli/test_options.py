@@ -20,8 +20,9 @@ ROOT = get_command(app)
 COMMANDS = ROOT.commands
 FLAGS = {name: flag_of(name) for name in OPTIONS}
 SHARED = {
-    "generate": set(OPTIONS) - {"lookup"},  # of serve alone
-    "serve": set(OPTIONS) - {"lookup", "model", "accepted", "mini_batches"},  # it takes several models
+    "generate": set(OPTIONS) - {"lookup", "session_memory"},  # of serve alone
+    "serve": set(OPTIONS)
+    - {"lookup", "session_memory", "model", "accepted", "mini_batches"},  # it takes several models
     "run": {"model", "dtype", "device", "target", "identity", "engine", "threads", "active", "memory", "xcache"},
     "batch": {*GROUPS["policy"], "kv_format", "assistant"},
     "chat": {*GROUPS["limits"], *GROUPS["weights"], "active"} - {"on_drive"},

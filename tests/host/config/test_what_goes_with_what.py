@@ -48,6 +48,7 @@ PARTS = {
     "attention=h2o": {"attention": "h2o", **QUARTER},
     "attention=local": {"attention": "local", **QUARTER},
     "active=memory": {"active": "memory"},
+    "session_memory": {"session_memory": 1 << 24},
     "kv_format=int8": {"kv_format": "int8"},
     "kv_format=int4": {"kv_format": "int4"},
     "kv_format=fp8": {"kv_format": "fp8"},
@@ -93,6 +94,7 @@ DEFAULTS = [
     *(f"dtype={name}" for name in DTYPES),
 ]
 WITH = {  # what a part needs, where the pair does not say otherwise
+    "session_memory": "active=memory",
     "weights_file": "weights=flash",
     "weights_copy": "weights=flash",
     "ffn=fatrelu:THRESHOLD": "weights=flash",

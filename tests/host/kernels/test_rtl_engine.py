@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from simulator import needs_verilator  # noqa: F401
 from typer.testing import CliRunner
 
 from kvdrive import abi
@@ -19,15 +20,6 @@ from openhls.cosim import simulate
 from rtl import library
 
 SMALL = pytest.mark.xdist_group("rtl-page_filter")  # one worker compiles it
-
-
-@pytest.fixture
-def verilator() -> None:
-    """Skips where the simulator is missing."""
-    try:
-        simulate.verilator()
-    except simulate.ToolError as error:
-        pytest.skip(str(error))
 
 
 def filter_job(rows: int, row_bytes: int) -> dict:

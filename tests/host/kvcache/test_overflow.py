@@ -2,17 +2,23 @@
 
 from fractions import Fraction
 
+import numpy as np
 import pytest
 import torch
 from pairs import some_quick
 from small_models import CONFIGS, prompts, random_model
 from transformers import DynamicCache, LlamaConfig
 
+from kvdrive import abi
 from kvdrive.errors import InputError, UnsupportedError
 from kvdrive.generation.generate import greedy
+from kvdrive.kvcache.budget import MemoryOptions
 from kvdrive.kvcache.overflow import Overflow, Removal
+from kvdrive.kvcache.session import OWN_LAYERS
 from kvdrive.nvme.errors import CommandError
+from kvdrive.nvme.wire import KvRead
 from kvdrive.plugins.transformers import attach
+from kvdrive.targets.emulator import Emulator
 
 GROUP, CONTEXT = 32, 128  # tokens of 64 dimensions in a group; fewer than the model has positions
 PROMPT = prompts(1, 100)
@@ -186,6 +192,165 @@ def test_a_saved_cache_knows_its_removals(model, drives, tmp_path):
         cache = attached.reopen(tmp_path / "kept.json")
         assert torch.equal(greedy(model, wanted[:, :160], 60, past_key_values=cache), wanted)
         assert cache.batch.removals == removals
+
+
+class Counted(Emulator):
+    """A drive that counts the tokens that are read of each layer, and the first one of each read."""
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.reads = []
+
+    def submit_many(self, commands):
+        for one in commands:
+            if one.opcode == abi.Opcode.KV_READ:
+                fields = np.frombuffer(one.entry, KvRead)[0]
+                if fields["layer"] < OWN_LAYERS:
+                    self.reads.append((int(fields["layer"]), int(fields["first_token"]), int(fields["tokens"])))
+        return super().submit_many(commands)
+
+
+FORMATS = ["f16", "int8", "int4", "fp8"]
+
+
+def in_memory(model, drives, **options):
+    return attach(model, drives, active="memory", **TRIM | options)
+
+
+@pytest.mark.parametrize("kv_format", some_quick(FORMATS, ["f16", "int4"]))
+@pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_in_memory_the_text_continues_as_where_the_drives_attend(model, drives, count, kv_format):
+    """The same tokens leave at the same places, and logits differ by what the drive's arithmetic rounds. The first call
+    computes with rounded numbers in memory, so it has one token here."""
+    options = {"context": 512, "kv_format": kv_format}  # groups of 4 bits have more tokens
+    texts, logits, states = [], [], []
+    for active in ("drive", "memory"):
+        with attach(model, drives[:count], active=active, **TRIM | options) as attached, torch.no_grad():
+            cache, found = attached.cache(), []
+            model(prompts(1, 400)[:, :1], past_key_values=cache)
+            ids = prompts(1, 400)
+            for step in range(250):
+                found.append(model(ids[:, cache.get_seq_length() :], past_key_values=cache).logits[:, -1])
+                next_token = found[-1].argmax(-1, keepdim=True) if active == "drive" else texts[0][:, [400 + step]]
+                ids = torch.cat([ids, next_token], dim=1)
+            texts.append(ids)
+            logits.append(torch.cat(found))
+            states.append((cache.batch.removals, cache.get_seq_length(), cache.batch.drive_layers[0].tokens))
+            assert torch.equal(cache.batch.token_ids(), ids[:, :-1])
+            if active == "memory":
+                assert {view.count for view in cache.batch.rows} == {states[1][2]}
+    torch.testing.assert_close(logits[1], logits[0], atol=2e-2, rtol=0)
+    assert states[0] == states[1]
+    assert states[0][0]
+
+
+def test_in_memory_calls_of_several_tokens_rows_and_crops_go_on(model, drives):
+    ids = torch.cat([PROMPT, prompts(1, 100, seed=5)])
+    more = prompts(2, 40, seed=6)
+    wanted = []
+    for options in ({}, {"active": "memory"}):
+        with attach(model, drives[0], **TRIM | options) as attached, torch.no_grad():
+            cache = attached.cache()
+            model(ids, past_key_values=cache)
+            found = [model(more, past_key_values=cache).logits]
+            cache.crop(-20)
+            assert (cache.get_seq_length(), cache.batch.removed) == (120, 32)
+            found.append(model(more, past_key_values=cache).logits)
+            cache.reorder_cache(torch.tensor([1, 0]))
+            found.append(model(more[:, :5], past_key_values=cache).logits)
+            with pytest.raises(UnsupportedError, match="cannot go back"):
+                cache.crop(-(cache.get_seq_length() - 40))
+            wanted.append(found)
+    for of_drive, of_memory in zip(*wanted, strict=True):
+        torch.testing.assert_close(of_memory, of_drive, atol=2e-2, rtol=0)
+
+
+def test_in_memory_no_more_room_is_claimed_than_the_context_needs(model, drives):
+    shape = model.config
+    per_token = 2 * shape.num_hidden_layers * shape.num_key_value_heads * shape.head_dim * 4  # K and V, float32
+    room = 256 * per_token
+    wanted = expected(model, PROMPT, NEW)[0]
+    with in_memory(model, drives[0], memory=MemoryOptions(room)) as attached:
+        cache = attached.cache(1000)
+        assert torch.equal(greedy(model, PROMPT, NEW, past_key_values=cache), wanted)
+        assert drives[0].stats().attention_jobs == 0
+
+
+def test_in_memory_lost_tokens_are_computed_again_with_the_same_removals(model, drives):
+    wanted = expected(model, PROMPT, 120)[0]
+    with in_memory(model, drives[:2], on_failure="recompute") as attached:
+        cache = attached.cache()
+        greedy(model, PROMPT, 60, past_key_values=cache)
+        drives[1].close()
+        assert torch.equal(greedy(model, wanted[:, :160], 60, past_key_values=cache), wanted)
+        assert attached.recoveries
+        assert len(cache.batch.removals) > 1
+
+
+@pytest.mark.parametrize("kv_format", some_quick(FORMATS, ["f16", "int8"]))
+def test_in_memory_only_what_is_left_is_loaded(model, tmp_path, kv_format):
+    """Of a saved cache, layer by layer: neither tokens that were removed nor the first group, which is computed."""
+    ids, context = prompts(1, 400), {"context": 512, "kv_format": kv_format}
+    with Counted(tmp_path / "drive.kv", "fast", capacity_bytes=1 << 26) as drive:
+        with in_memory(model, drive, **context) as attached:
+            cache = attached.cache()
+            wanted = greedy(model, ids, 300, past_key_values=cache)
+        with in_memory(model, drive, **context) as attached:
+            cache = attached.cache()
+            before = greedy(model, ids, 200, past_key_values=cache)
+            removals = cache.batch.removals
+            attached.save(cache, tmp_path / "saved")
+        drive.reads.clear()
+        with in_memory(model, drive, **context) as attached:
+            cache = attached.reopen(tmp_path / "saved")
+            assert torch.equal(greedy(model, before, 100, past_key_values=cache), wanted)
+            assert cache.batch.removals[: len(removals)] == removals
+            group = cache.batch.part.group
+        held = 599 - sum(one.tokens for one in removals)
+        loaded = [one for one in drive.reads if one[1]]
+        assert [(layer, first) for layer, first, _ in loaded] == [(layer, group) for layer in (0, 0, 1, 1)]
+        assert {tokens for *_, tokens in loaded} == {held - group}
+        assert drive.stats().attention_jobs <= 3  # labels
+
+
+def test_in_memory_tokens_that_leave_before_they_were_loaded_are_not(model, tmp_path):
+    """The call behind a loaded history exceeds the context: of later layers only what is left is read."""
+    with Counted(tmp_path / "drive.kv", "fast", capacity_bytes=1 << 26) as drive:
+        with in_memory(model, drive) as attached, torch.no_grad():
+            model(PROMPT, past_key_values=(cache := attached.cache()))
+            attached.save(cache, tmp_path / "saved")
+        drive.reads.clear()
+        with in_memory(model, drive, memory=MemoryOptions(read_buffer=0)) as attached:
+            cache = attached.reopen(tmp_path / "saved")
+            turn = torch.cat([PROMPT, prompts(1, 60, seed=8)], dim=1)
+            found = greedy(model, turn, 30, past_key_values=cache)
+            assert cache.batch.removals[0] == Removal(100, 32)
+            assert [one for one in drive.reads if one[0]] == [(1, GROUP, 36), (1, GROUP, 36)]
+        with attach(model, drive, **TRIM) as attached, torch.no_grad():
+            model(PROMPT, past_key_values=(cache := attached.cache()))
+            assert torch.equal(greedy(model, turn, 30, past_key_values=cache), found)
+
+
+def test_the_least_context_is_named(model, drives):
+    for active in ("drive", "memory"):
+        with attach(model, drives[0], **TRIM | {"active": active}) as attached, torch.no_grad():
+            cache = attached.cache()
+            model(PROMPT, past_key_values=cache)
+            with pytest.raises(InputError, match="raise the context to 168 at least"):
+                model(prompts(1, 100), past_key_values=cache)
+            with pytest.raises(InputError, match="raise the context to 129 at least"):
+                model(prompts(1, 129), past_key_values=attached.cache())
+        with attach(model, drives[0], **TRIM | {"active": active, "context": 168}) as attached, torch.no_grad():
+            cache = attached.cache()
+            model(PROMPT, past_key_values=cache)
+            model(prompts(1, 100), past_key_values=cache)
+        with (
+            attach(model, drives[0], active=active, overflow="trim", context=40) as attached,
+            pytest.raises(InputError, match="raise the context to 96 at least"),
+        ):
+            greedy(model, PROMPT[:, :38], 10)
+        with attach(model, drives[0], active=active, overflow="trim", context=96):
+            greedy(model, PROMPT[:, :38], 100)
 
 
 @pytest.mark.parametrize(

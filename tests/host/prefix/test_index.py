@@ -13,6 +13,7 @@ from kvdrive.prefix.chain import Chain, GrowingChain, block_tokens
 from kvdrive.prefix.entry import NewEntry
 from kvdrive.prefix.eviction import EVICTIONS, make_eviction
 from kvdrive.prefix.index import Index
+from kvdrive.prefix.notes import Notes
 
 MODEL = bytes(range(32))
 BLOCK = 4
@@ -30,12 +31,12 @@ def index(tmp_path):
     index.close()
 
 
-def add(index, ids, number=1, of=None, **fields):
+def add(index, ids, number=1, of=None, tenant="", **fields):
     of = of or chain()
     growing = GrowingChain(of)
     growing.extend(ids)
     entry = NewEntry(
-        of.root, "", MODEL.hex(), [[0, number, 0, 1]], "{}", 10, of.block, tokens=len(ids),
+        of.root, tenant, MODEL.hex(), [[0, number, 0, 1]], "{}", 10, of.block, tokens=len(ids),
         tail=ids[len(growing.keys) * of.block :], last=growing.last, **fields,
     )  # fmt: skip
     with index.transaction():
@@ -200,6 +201,7 @@ CHILD = """
 import sys
 from kvdrive.prefix.entry import NewEntry
 from kvdrive.prefix.index import Index
+from kvdrive.prefix.notes import Notes
 index, me = Index(__import__("pathlib").Path(sys.argv[1])), int(sys.argv[2])
 for i in range(100):
     with index.transaction():
@@ -244,4 +246,80 @@ def test_a_hundred_thousand_sessions(tmp_path):
             index.remove(make_eviction("lru").victim(index).id)
     assert time.perf_counter() - began < 60
     assert index.count() == 99_000
+    index.close()
+
+
+def note(index, number):
+    return index.notes.of(index.get(number))
+
+
+def test_a_note_goes_with_its_session(tmp_path):
+    index = Index(tmp_path / "index")
+    one, other = add(index, list(range(9))), add(index, list(range(5)), tenant="other")
+    for number in (one, other):
+        index.notes.put(index.get(number), b"text %d" % number)
+    index.notes.put(index.get(one), b"another text")
+    index.close()
+    index = Index(tmp_path / "index")
+    assert (note(index, one), note(index, other)) == (b"another text", b"text %d" % other)
+    entry = index.remove(one)
+    assert index.notes.of(entry) is None
+    assert note(index, other) == b"text %d" % other
+    index.close()
+
+
+def test_notes_of_a_tenant_are_bounded_by_count_and_bytes(index):
+    numbers = [add(index, [number] * 5, tenant=tenant) for number, tenant in enumerate("aaaab")]
+    *own, others = numbers
+    bounded = Notes(index._db, most=3, most_bytes=10)
+    bounded.put(index.get(others), bytes(9))
+    for number in own:
+        bounded.put(index.get(number), b"abc")
+    assert [note(index, number) for number in numbers] == [None, b"abc", b"abc", b"abc", bytes(9)]
+    index.use(own[1])  # the last used one
+    index.use(own[0])
+    bounded.put(index.get(own[0]), bytes(7))
+    assert [note(index, number) for number in numbers] == [bytes(7), b"abc", None, None, bytes(9)]
+    bounded.put(index.get(own[3]), bytes(11))
+    assert note(index, own[3]) is None
+    assert note(index, others) == bytes(9)
+
+
+@pytest.mark.parametrize(
+    "change", ["text=CAST('tex' AS BLOB)", "text='text'", "text=NULL", "sum=NULL", "session=2", "sum=sum+1"]
+)
+def test_a_note_that_was_not_written_like_that_is_removed(tmp_path, change, caplog):
+    index = Index(tmp_path / "index")
+    first, second = add(index, list(range(9))), add(index, list(range(5)))
+    assert second == 2
+    index.notes.put(index.get(first), b"text")
+    index.close()
+    with sqlite3.connect(tmp_path / "index") as db:
+        db.execute(f"UPDATE notes SET {change}")
+    db.close()
+    index = Index(tmp_path / "index")
+    assert note(index, first) is None
+    assert note(index, second) is None
+    assert "damaged" in caplog.text
+    index.close()
+    index = Index(tmp_path / "index")
+    assert index._db.rows("SELECT count(*) FROM notes") == [(0,)]
+    index.close()
+
+
+def test_an_index_of_an_earlier_version_gets_notes_and_loses_those_of_sessions_that_are_gone(tmp_path):
+    index = Index(tmp_path / "index")
+    one, other = add(index, list(range(9))), add(index, list(range(5)))
+    for number in (one, other):
+        index.notes.put(index.get(number), b"text")
+    index._db.write("DELETE FROM sessions WHERE id=?", (one,))  # as a program does that knows no notes
+    index.close()
+    index = Index(tmp_path / "index")
+    assert index._db.rows("SELECT session FROM notes") == [(other,)]
+    index._db.write("DROP TABLE notes")
+    index.close()
+    index = Index(tmp_path / "index")
+    assert note(index, other) is None
+    index.notes.put(index.get(other), b"new")
+    assert note(index, other) == b"new"
     index.close()

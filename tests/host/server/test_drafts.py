@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from kvdrive.server.drafts import MOST, Drafts, Lookup
+from kvdrive.server.drafts import FIRST, MOST, RARE, WORTH, Drafts, Lookup
 
 TEXT = [5, 6, 7, 8, 9, 10, 11, 12]
 
@@ -74,32 +74,65 @@ def test_drafts_that_are_accepted_grow():
 
 def test_drafts_that_are_rejected_become_rare():
     found = lengths(lambda drafted: 0, 3000)
-    assert [drafted for _, drafted in found[:4]] == [3, 1, 1, 1]
-    places = [count for count, drafted in found if drafted]
-    pauses = [after - before for before, after in pairwise(places) if after - before > 1]
-    assert pauses[:6] == [16, 32, 64, 128, 256, 512]
-    assert set(pauses[6:]) == {512}
-    assert sum(drafted for _, drafted in found) < 0.02 * 3000
+    places = [count for count, drafted in found for _ in range(drafted)]
+    assert places[:3] == [10] * FIRST
+    assert {after - before for before, after in pairwise(places[3:])} == {RARE}
+    assert len(places) == FIRST + 2990 // RARE
+
+
+def worst(length, waits):
+    """A text that repeats until a draft has `length` tokens, all of which are wrong, as are the next `waits` drafts."""
+    left = 0
+
+    def accepts(drafted):
+        nonlocal left
+        if left:
+            left -= 1
+            return 0
+        if drafted < length:
+            return drafted
+        left = waits
+        return 0
+
+    return accepts
+
+
+def seeded(seed, accepts):
+    chosen = random.Random(seed)
+    return lambda drafted: accepts(chosen, drafted)
+
+
+@pytest.mark.parametrize("accepts", [
+    *(worst(length, waits) for length in (1, 2, 3, 7) for waits in (0, 1, 20, 100)),
+    *((lambda drafted, part=part: drafted // part) for part in (2, 3, 4)),
+    *(seeded(seed, lambda chosen, drafted: chosen.randint(0, drafted)) for seed in range(5)),
+    *(seeded(seed, lambda chosen, drafted: min(drafted, chosen.random() < 0.3)) for seed in range(5)),
+])  # fmt: skip
+@pytest.mark.parametrize("worth", [WORTH, 1 / 3])
+def test_rejected_tokens_are_bounded_whatever_the_text_is(accepts, worth):
+    drafts, count, accepted_sum, rejected_sum = Drafts(Always(), worth), 10, 0, 0
+    while count < 3000:
+        drafted = len(drafts.draft([0] * count, 100))
+        accepted = accepts(drafted)
+        drafts.seen(accepted, drafted)
+        accepted_sum, rejected_sum = accepted_sum + accepted, rejected_sum + drafted - accepted
+        assert rejected_sum <= FIRST + worth * accepted_sum + (count - 10) / RARE
+        count += accepted + 1
 
 
 def test_a_sequence_that_repeats_again_drafts_as_before():
-    """The first pause after text that repeats is a short one again."""
-    drafts, count = Drafts(Always()), 0
+    """After one right token the next draft has two, and the one behind it as many as at any time."""
+    drafts, count, found = Drafts(Always()), 0, []
     for _ in range(4000):
         drafts.seen(0, len(drafts.draft([0] * count, 100)))
         count += 1
-    for _ in range(600):
-        drafted = len(drafts.draft([0] * count, 100))
-        drafts.seen(drafted, drafted)
-        count += 1 + drafted
-    assert drafted == MOST
-    missed = []
-    while len(missed) < 40:
-        missed.append(len(drafts.draft([0] * count, 100)))
-        drafts.seen(0, missed[-1])
-        count += 1
-    assert missed.index(0) < 10
-    assert missed[missed.index(0) :].index(1) == 15
+    for _ in range(RARE + 3):
+        found.append(len(drafts.draft([0] * count, 100)))
+        drafts.seen(found[-1], found[-1])
+        count += 1 + found[-1]
+    first = next(place for place, drafted in enumerate(found) if drafted)
+    assert first < RARE
+    assert found[first : first + 4] == [1, 2, 4, MOST]
 
 
 def test_no_more_is_drafted_than_there_is_room_for():

@@ -90,7 +90,17 @@ def test_the_totals_count_predictions_and_measurements_as_agreement_and_nothing_
         "2 of 7 claims agree (1 predicted and 1 measured); 1 arithmetic, 1 input, 1 differs, 1 open, 1 no value"
     )
     assert f"**{page.totals(rows)}.**" in page.page({"a paper": rows})
-    assert "| all | 1 | 1 | 1 | 1 | 1 | 1 | 1 |" in page.page({"a paper": rows})
+    assert "| all | 1 | 1 | 1 | 1 | 1 | 1 | 1 | 1 of 1 |" in page.page({"a paper": rows})
+
+
+def test_what_reads_its_own_number_or_is_measured_is_no_prediction():
+    def of(ours, kind=Kind.modelled):
+        return evaluate(Claim("AS-05", "here", "ten", (0.36,), kind=kind, ours=lambda: (ours(),)))
+
+    told, near, far = of(lambda: stated.PREFILL_SECONDS.value), of(lambda: 0.4), of(lambda: 0.5)
+    assert [(entry.independent, entry.near) for entry in (told, near, far)] == [(0, 0), (1, 1), (1, 0)]
+    assert not of(lambda: 0.4, Kind.measured).independent
+    assert near.verdict is Verdict.differs
 
 
 def test_a_claim_over_a_range_has_the_worst_setting():

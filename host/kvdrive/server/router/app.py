@@ -8,18 +8,15 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic_core import from_json
 from starlette.applications import Starlette
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
-from kvdrive.server import page
-from kvdrive.server.app import model_card
 from kvdrive.server.fields import AnyFields, Json, parse
-from kvdrive.server.guard import Guard, Handler
+from kvdrive.server.guard import Guard
 from kvdrive.server.metrics import Metrics
-from kvdrive.server.openapi import document
+from kvdrive.server.own_paths import OwnPaths, figures, model_card
 from kvdrive.server.reading import Reading
 from kvdrive.server.render_paths import RenderPaths
 from kvdrive.server.router.forwarding import Asked, fetched
@@ -54,26 +51,21 @@ class _Router:
         self._render = RenderPaths(_Bodies(reading, ignore_unknown=allowed.ignore_unknown))
         self._metrics = RouterMetrics(models)
         self._created = int(time.time())
-        self._shown = [("/health", "GET"), ("/metrics", "GET")]  # in the OpenAPI document
 
     def application(self) -> Starlette:
         guard = Guard(self._allowed, ModelPaths.QUERY, self._metrics.requests)
-        keyed: list[tuple[str, str, Handler]] = [
-            *self._paths.routes(),
-            *self._render.routes(),
-            ("/v1/models", "GET", self._list),
-            ("/v1/models/{name:path}", "GET", self._one),
-            ("/v1/stats", "GET", self._stats),
-            ("/openapi.json", "GET", self._openapi),
-        ]
-        found = [
-            *[guard.route(path, handler, method) for path, method, handler in keyed],
-            guard.route("/health", self._health, "GET", open_to_all=True),
-            *[guard.route(path, handler, "GET", open_to_all=True) for path, handler in page.routes()],
-            guard.route("/metrics", self._show_metrics, "GET", open_to_all=self._allowed.open_metrics),
-        ]
-        self._shown += [(path, method) for path, method, _ in keyed]
-        return guard.application(found, self._lifespan)
+        own = OwnPaths(
+            models=self._list,
+            model=self._one,
+            stats=self._stats,
+            health=self._health,
+            metrics=self._show_metrics,
+            names=self._models.all,
+            slots=self._slots,
+            open_metrics=self._allowed.open_metrics,
+        )
+        working = [*self._paths.routes(), *self._render.routes()]
+        return guard.application(own.with_working(guard, working), self._lifespan)
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -105,9 +97,6 @@ class _Router:
         }
         return JSONResponse({"status": "ok"} | ({} if self._allowed.tenants.asks else load))
 
-    async def _openapi(self, http: HttpRequest) -> Response:
-        return JSONResponse(document(self._shown, [*self._models.all], self._slots))
-
     async def _stats(self, http: HttpRequest) -> Response:
         """Those of a model, zeros while it is not loaded; without its name, the sums of all that are."""
         name = http.query_params.get("model")
@@ -138,4 +127,4 @@ class _Router:
             if one.ready is not None:
                 async with self._models.using(name, "", math.inf) as loaded:
                     found[name] = (await fetched(loaded.place, Asked("GET", "/metrics", [])))[1]
-        return Response(self._metrics.text(found), media_type=CONTENT_TYPE_LATEST)
+        return figures(self._metrics.text(found))

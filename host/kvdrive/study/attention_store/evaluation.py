@@ -1,11 +1,10 @@
-"""AttentionStore's evaluation, replayed: a sixth of its 9,000 conversations, which arrive at one a second, and of its
-memory and SSD.
+"""AttentionStore's evaluation, replayed: a twelfth of its 9,000 conversations, one a second, and of what they take.
 
-The paper does not publish the times between turns and the rates of its decode steps. Here an answer is followed by a
-question after 60 s on average, and a step lasts as long as transformers takes to start its kernels on a machine that we
-have measured. The GPUs then serve fewer turns a second than arrive: conversations queue, and the time until a session
-is read again is that of the queue, whatever people think meanwhile. Turns, lengths and the GPUs' use are from the
-paper; nothing is fitted to its results.
+The paper does not publish when turns come, how much room a session takes, or the rates of its decode steps. Two things
+here follow from its hit rates of LRU and FIFO with 10 TB (AS-13), which are inputs therefore: turns arrive at random
+times, whatever is answered until then, since a conversation that comes back within an hour would be found by any
+policy; and a session takes the room of a whole context. A decode step lasts as long as transformers takes to start its
+kernels on a machine that we have measured. The GPUs serve fewer turns a second than arrive, so that requests queue.
 """
 
 from __future__ import annotations
@@ -19,21 +18,23 @@ from itertools import pairwise
 from kvdrive.study import stated
 from kvdrive.study.attention_store.hardware import GB, MODELS, Machine
 from kvdrive.study.attention_store.simulation import Result, replay
-from kvdrive.study.attention_store.traces import Context, Trace, conversations
+from kvdrive.study.attention_store.traces import Context, Trace, conversations, interleaved
 from kvdrive.study.stated import remembered
 
-_COUNT, _WARM_UP, _THINK = 9000, 10_000, 60.0
-SHARE = 6  # conversations, memory, disk and times between turns are that much less than the paper's
+_COUNT, _WARM_UP = 9000, 10_000
+SHARE = 12  # conversations, memory and disk are that much less than the paper's
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A model with `disk` GB. `policy` "": nothing is kept. `decoupled` False: a cut context is computed again."""
+    """A model with `disk` and `memory` GB. `policy` "": nothing is kept. `decoupled` False: a cut context is computed
+    again."""
 
     model: str
-    disk: int = 10_000
+    disk: float = 10_000
     policy: str = "queue-aware"
     decoupled: bool = True
+    memory: float = 128
 
     @property
     def name(self) -> str:
@@ -50,22 +51,24 @@ SETTINGS = (
 )
 
 
-@remembered
-def trace(window: int, decoupled: bool = True, share: int = 1) -> Trace:
-    """The conversations of a model whose context has `window` tokens, 0: without a bound."""
-    return conversations(_COUNT // share, 1.0, 1, think=_THINK / share, context=Context(window, decoupled=decoupled))
-
-
 def run(setting: Setting, share: int = SHARE) -> Result:
     """Counts and times after the warm-up. `share` divides everything that grows with the number of conversations.
 
-    The recorded share takes most of a minute, the whole evaluation several.
+    Memory is for the next requests' sessions, whatever that number: it is as large as in the paper, if all fits that.
     """
     model = MODELS[setting.model]
-    machine = Machine(128 * GB // share, setting.disk * GB // share)
-    requests = trace(model.window, setting.decoupled, share)
+    room = (setting.memory + setting.disk) * GB / share
+    memory = min(setting.memory * GB, room)
     policy = setting.policy or "lru"
+    ahead = policy == "queue-aware"  # the others know nothing of the queue
+    machine = Machine(int(memory), int(room - memory), prefetch=ahead, reserved=True)
+    requests = _trace(model.window, setting.decoupled, share)
     return replay(requests, model, machine, policy, keep=bool(setting.policy), warm_up=_WARM_UP // share)
+
+
+@remembered
+def _trace(window: int, decoupled: bool, share: int) -> Trace:
+    return interleaved(_COUNT // share, 1.0, 1, Context(window, decoupled=decoupled))
 
 
 def dump(results: dict[Setting, Result], reads: Iterable[str]) -> str:
@@ -119,7 +122,7 @@ def gpu_speedup(model: str) -> float:
 def statistics() -> tuple[float, float, float, float, float]:
     """Of the conversations, without a bound of tokens: per cent with several turns, per cent with more than 2K and 4K
     tokens, mean turns, and the largest per cent of a prompt that its conversation had before."""
-    first = trace(0).requests
+    first = conversations(_COUNT, 1.0, 1).requests
     turns, lengths, repeated = [], [], 0.0
     for request in first:
         chain = [request]

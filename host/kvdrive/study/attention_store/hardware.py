@@ -76,7 +76,8 @@ class Machine:
 
     `overlap`: K and V load while the layers and the request before them compute, into a read buffer. `in_place`:
     attention is in the drive, and nothing is loaded. `prefetch`: waiting requests' sessions go from disk to memory
-    before they run. Prices in USD an hour.
+    before they run. `reserved`: each session takes the room of a whole context, as batches that are padded to their
+    longest sequence leave it; models with a window only. Prices in USD an hour.
     """
 
     memory: int = 128 * GB
@@ -87,6 +88,7 @@ class Machine:
     overlap: bool = True
     in_place: bool = False
     prefetch: bool = True
+    reserved: bool = False
     gpu_price: float = 5.0
     memory_price: float = 0.0088  # of a GB
     disk_price: float = 0.000082  # of a GB

@@ -5,24 +5,26 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kvdrive.errors import InputError
 from kvdrive.study import stated
 
 MOONCAKE_BLOCK = 512  # tokens
-BLOCK = 64
+_CUTS = 1 << 16  # more than a context is cut
 
 
 @dataclass(frozen=True)
 class Request:
-    """A prompt of `tokens` tokens; `keys` name its whole blocks and all before them. `output` tokens are generated.
+    """A prompt of `tokens` tokens; `keys` name its whole blocks and all before them, or the session that it goes on
+    with. `output` tokens are generated.
 
     It arrives `seconds` after the trace begins; one that another names as `then` arrives `seconds` after that one has
-    ended. `kept`: the keys of what is kept afterwards, which has `tail` more tokens. `turn`: from 0 on; later ones have
-    history. `common`: its first tokens, which every request of the trace has. `replaces`: the last key of a kept
-    session that is worth nothing from now on, 0: none but what `kept` goes on with.
+    ended. `kept`: the keys of what is kept afterwards; of a whole session, it has `stored` tokens. `turn`: from 0 on;
+    later ones have history. `common`: its first tokens, which every request of the trace has. `replaces`: the key of a
+    kept session that is worth nothing from now on, 0: none but what `kept` goes on with. `conversation`: its number,
+    from 1 on; no request starts before the one before it in its conversation has ended. 0: it is in none.
     """
 
     seconds: float
@@ -33,13 +35,17 @@ class Request:
     turn: int = 0
     common: int = 0
     replaces: int = 0
-    tail: int = 0
+    stored: int = 0
+    conversation: int = 0
     then: Request | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
 class Trace:
-    """Requests that wait for no other, in the order of arrival; blocks of `block` tokens. `name`: where it is from."""
+    """Requests that no other names as `then`, in the order of arrival. `name`: where it is from.
+
+    `block`: tokens of a block; 0: what is kept are whole sessions, of one key each.
+    """
 
     name: str
     block: int
@@ -109,7 +115,22 @@ def conversations(
     for number in range(count):
         begin += gap(rng, rate)
         requests.append(_conversation(rng, number, begin, think, context))
-    return Trace(f"{count} conversations, {arrivals}", BLOCK, requests)
+    return Trace(f"{count} conversations, {arrivals}", 0, requests)
+
+
+def interleaved(count: int, rate: float, seed: int, context: Context = Context()) -> Trace:
+    """The same conversations; their turns arrive at random times, whatever the machine has answered until then.
+
+    `rate`: conversations over the time in which all turns arrive.
+    """
+    stated.read("AS-13")  # why turns come so, and not soon after an answer: LRU and FIFO would lose nothing
+    rng = random.Random(seed + 1)
+    requests = list[Request]()
+    for first in conversations(count, rate, seed, context=context).requests:
+        turns = list(Trace("", 0, [first]))
+        times = sorted(rng.uniform(0, count / rate) for _ in turns)
+        requests += [replace(turn, seconds=seconds, then=None) for turn, seconds in zip(turns, times, strict=True)]
+    return Trace(f"{count} conversations, interleaved", 0, sorted(requests, key=lambda request: request.seconds))
 
 
 @dataclass
@@ -147,24 +168,26 @@ def _conversation(rng: random.Random, name: int, begin: float, think: float, con
 def _turn(name: int, turn: int, parts: list[_Turn], then: Request | None, context: Context) -> Request:
     part = parts[turn]
     after = parts[turn + 1] if then is not None else part
-    cut = context.decoupled and after.cuts > part.cuts
-    left = after.history if cut else part.tokens
-    kept = _keys(name, after.cuts if cut else part.cuts, left)
+    left = after.history if context.decoupled and after.cuts > part.cuts else part.tokens
     before = parts[turn - 1] if turn else part
-    replaces = 0
-    if before.cuts < part.cuts and not context.decoupled and (old := _keys(name, before.cuts, before.tokens)):
-        replaces = old[-1]
-    elif cut and part.history:
-        replaces = next(iter(reversed(_keys(name, part.cuts, part.history))), 0)
-    prompt = part.history + part.question
-    keys = _keys(name, part.cuts, prompt)
-    return Request(part.pause, keys, prompt, part.answer, kept, turn, replaces=replaces, tail=left % BLOCK, then=then)
+    again = not context.decoupled and before.cuts < part.cuts  # what was kept is worth nothing now
+    return Request(
+        part.pause,
+        (_key(name, part.cuts, context),),
+        part.history + part.question,
+        part.answer,
+        (_key(name, part.cuts, context),),
+        turn,
+        replaces=_key(name, before.cuts, context) if again else 0,
+        stored=left,
+        conversation=name + 1,
+        then=then,
+    )
 
 
-def _keys(name: int, cuts: int, tokens: int) -> tuple[int, ...]:
-    """Keys of the whole blocks of a conversation's first `tokens` tokens, after so many cuts."""
-    base = (name << 24 | cuts << 16) + 1
-    return tuple(range(base, base + tokens // BLOCK))
+def _key(name: int, cuts: int, context: Context) -> int:
+    """Of a conversation's session, after so many cuts."""
+    return name * _CUTS + (0 if context.decoupled else cuts) + 1
 
 
 def _poisson(rng: random.Random, rate: float) -> float:

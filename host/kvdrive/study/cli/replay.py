@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,6 +17,7 @@ from kvdrive.errors import InputError
 from kvdrive.prefix.eviction import EVICTIONS
 
 app = typer.Typer()
+_RECOMPUTE = "recompute"  # the replay where every prompt is computed whole
 _MADE = ("sharegpt", "azure")  # traces that are generated
 _GENERATED = Needs(f"a generated trace, {' or '.join(_MADE)}", lambda given: given["trace"] in _MADE)
 _OF_FILE = Needs("the file of a trace", lambda given: given["trace"] not in _MADE)
@@ -67,6 +69,8 @@ def replay(
 
     Index and policies are those of the server. Times and costs are modelled with AttentionStore's published parameters.
     """
+    from rich.progress import Progress
+
     from kvdrive.study.attention_store import report as reports
     from kvdrive.study.attention_store import simulation, traces
     from kvdrive.study.attention_store.hardware import GB, MODELS, Machine
@@ -89,9 +93,20 @@ def replay(
         in_place=resume == "in-place",
         prefetch=not no_prefetch,
     )
-    with Console(stderr=True).status("replaying"):
-        results = {name: simulation.replay(given, chosen, machine, name, warm_up=warm_up) for name in names}
-        results["recompute"] = simulation.replay(given, chosen, machine, "lru", keep=False, warm_up=warm_up)
+    results = {}
+    total = sum(1 for _ in given)
+    with Progress(*Progress.get_default_columns(), console=Console(stderr=True), transient=True) as progress:
+        for name in (*names, _RECOMPUTE):
+            task = progress.add_task(f"replaying {total:,} requests, {name}", total=total)
+            results[name] = simulation.replay(
+                given,
+                chosen,
+                machine,
+                "lru" if name == _RECOMPUTE else name,
+                keep=name != _RECOMPUTE,
+                warm_up=warm_up,
+                progress=partial(progress.advance, task),
+            )
     described = reports.describe(given, chosen, machine, results)
     if report:
         reports.write(report, described)

@@ -1,4 +1,4 @@
-"""Inputs of the models that are results of HILOS: what FlexGen's software takes there. Nothing else is fitted."""
+"""The input of the models that is a result of HILOS: at which rate FlexGen copies there. Nothing else is fitted."""
 
 from __future__ import annotations
 
@@ -19,25 +19,13 @@ _FASTEST = 1e12  # bytes per second that no host memory has
 
 
 @remembered
-def _cpu_attention() -> float:
-    gain = stated.FLEXGEN_DRAM_GAIN.value
-    ours = [machine.fastest(work, 4).throughput for work in _WORKS]
-
-    def least(rate: float) -> float:
-        steps = [machine.flexgen_dram(work, rate) for work in _WORKS]
-        return min(a / b.throughput for a, b in zip(ours, steps, strict=True) if b is not None)
-
-    return _solved(lambda rate: least(rate) - gain)
-
-
-@remembered
 def _copied() -> float:
-    gain, attends = stated.FLEXGEN_GAIN.value, CPU_ATTENTION.value
+    gain = stated.FLEXGEN_GAIN.value
     how = Attending(DRIVES, interval=0)
     ours = [decode.attended(HILOS, work, how).throughput for work in _WORKS]
 
     def most(rate: float) -> float:
-        return max(a / machine.flexgen(work, attends, rate).throughput for a, work in zip(ours, _WORKS, strict=True))
+        return max(a / machine.flexgen(work, rate).throughput for a, work in zip(ours, _WORKS, strict=True))
 
     return _solved(lambda rate: most(rate) - gain)
 
@@ -51,12 +39,6 @@ def _solved(falls: Callable[[float], float]) -> float:
     return low
 
 
-CPU_ATTENTION = Input(
-    _cpu_attention,
-    "B/s",
-    "K and V that FlexGen's attention on the CPU takes: 4 drives are at least 1.10 times as fast as FlexGen from host "
-    "memory",
-)
 FLEXGEN_COPY = Input(
     _copied,
     "B/s",

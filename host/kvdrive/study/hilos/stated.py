@@ -5,4 +5,3 @@ from __future__ import annotations
 from kvdrive.study.stated import Stated
 
 FLEXGEN_GAIN = Stated("HIL-24", 3.39, "times", "drives that attend, nothing else, over FlexGen from SSD, at most")
-FLEXGEN_DRAM_GAIN = Stated("HIL-12", 1.10, "times", "4 drives over FlexGen from host memory, at least")

@@ -115,6 +115,16 @@ def test_second_rounds_and_later_processes_find_the_blocks(engines, factor):
     assert again["store"]["read"] == 3 * whole // (32 * factor)
 
 
+def test_vllms_memory_tier_alone_ends_with_its_process(engines):
+    """The benchmark's contender between vLLM alone and blocks on an SSD."""
+    expected = tokens(engines.run("none", rounds=1))
+    for _ in range(2):
+        found = engines.run("cpu")
+        assert tokens(found) == expected
+        assert [one["cached"] for one in found["rounds"]] == [[0] * 3, [384] * 3]
+    assert not list((engines.folder / "blocks").iterdir())
+
+
 def test_blocks_on_a_drive_are_found_by_later_processes(engines):
     expected = tokens(engines.run("none", rounds=1))
     bench_vllm.make_drive(engines.folder / "blocks" / "drive.kv")

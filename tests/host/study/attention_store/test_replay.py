@@ -14,7 +14,7 @@ from kvdrive.errors import InputError
 from kvdrive.study.attention_store import evaluation
 from kvdrive.study.attention_store.hardware import MODELS, Machine, Model
 from kvdrive.study.attention_store.simulation import replay
-from kvdrive.study.attention_store.traces import Context, Request, Trace, conversations, read
+from kvdrive.study.attention_store.traces import Context, Request, Trace, conversations, interleaved, read
 from kvdrive.study.stated import watched
 
 MODEL = Model(10, 0.001, 0.001)
@@ -77,7 +77,7 @@ def test_lru_equals_an_independent_calculation(blocks, seed):
 def test_without_a_bound_all_history_is_found():
     trace = conversations(40, 0.5, seed=3)
     found = replay(trace, MODELS["llama-13b"], Machine(in_place=True), "lru")
-    assert found.returning - 2 <= found.hits > 50  # a history of less than a block is none
+    assert found.returning == found.hits > 50
     nothing = replay(trace, MODELS["llama-13b"], Machine(), "lru", keep=False)
     assert (nothing.hits, nothing.cached_tokens, nothing.bytes_written) == (0, 0, 0)
     assert nothing.prefill > 2 * found.prefill
@@ -159,8 +159,48 @@ def test_a_question_comes_after_the_answer():
     """With one slot and slow steps, turns of a conversation still follow each other: their history is found."""
     trace = conversations(8, 100.0, seed=2, think=1.0)
     found = replay(trace, Model(10, 0.01, 1.0), Machine(slots=1), "lru")
-    assert found.returning - 2 <= found.hits > 10
+    assert found.returning == found.hits > 10
     assert found.decode == pytest.approx(sum(request.output for request in trace))
+
+
+def test_interleaved_turns_keep_their_order_and_their_history():
+    """Turns arrive far faster than they are answered: each waits for the answer before it, and finds its history."""
+    trace = interleaved(30, 100.0, seed=2)
+    assert len(trace.requests) == sum(1 for _ in trace) == sum(1 for _ in conversations(30, 1.0, seed=2))
+    assert [request.seconds for request in trace] == sorted(request.seconds for request in trace)
+    for number in {request.conversation for request in trace}:
+        turns_of = [request.turn for request in trace if request.conversation == number]
+        assert turns_of == list(range(len(turns_of)))
+    found = replay(trace, Model(10, 0.001, 0.01), Machine(slots=24), "lru")
+    assert found.returning == found.hits > 50
+
+
+def test_policies_lose_in_the_papers_order_where_turns_are_interleaved():
+    """A fifth of the sessions fit: what the queue names is kept, and the order of use says little."""
+    trace = interleaved(120, 20.0, seed=3, context=Context(2048))
+    machine = Machine(memory=4 * 10**9, disk=38 * 10**9, slots=4, reserved=True)
+    ahead, lru, fifo = (replay(trace, MODELS["llama-13b"], machine, p).hits for p in ("queue-aware", "lru", "fifo"))
+    assert ahead > 1.2 * max(lru, fifo)
+
+
+def test_sessions_that_take_a_whole_context_fill_the_store_sooner():
+    trace = interleaved(60, 20.0, seed=3, context=Context(2048))
+    own, whole = (
+        replay(trace, MODELS["llama-13b"], Machine(10**9, 3 * 10**10, reserved=reserved), "lru")
+        for reserved in (False, True)
+    )
+    assert whole.evictions > own.evictions
+    assert whole.hits < own.hits
+    assert replay(trace, MODELS["llama-13b"], Machine(reserved=True), "lru").cached_tokens == (
+        replay(trace, MODELS["llama-13b"], Machine(), "lru").cached_tokens
+    )
+
+
+def test_progress_is_called_for_each_request():
+    seen = []
+    trace = conversations(5, 1.0, seed=1)
+    replay(trace, MODELS["llama-13b"], Machine(), "lru", progress=lambda: seen.append(1))
+    assert len(seen) == sum(1 for _ in trace)
 
 
 @pytest.mark.parametrize("decoupled", [True, False])
@@ -169,9 +209,9 @@ def test_a_context_is_cut_at_the_window(decoupled):
     trace = conversations(30, 1.0, seed=3, context=Context(window, decoupled=decoupled))
     assert all(request.tokens + request.output <= window for request in trace)
     pairs = [pair for first in trace.requests for pair in pairwise(turns(first))]
-    cut = [(a, b) for a, b in pairs if b.tokens <= a.tokens + a.output and len(b.keys) > 1 and a.kept]
+    cut = [(a, b) for a, b in pairs if b.tokens <= a.tokens + a.output]
     assert len(cut) > 20
-    assert all((a.kept[:1] == b.keys[:1]) == decoupled for a, b in cut)
+    assert all((a.kept == b.keys) == decoupled for a, b in cut)
     found = replay(trace, MODELS["llama-13b"], Machine(), "lru")
     assert (found.hits > found.returning - len(cut)) == decoupled
     # What a cut has made worthless does not stay: a conversation has one session at most.
@@ -200,7 +240,7 @@ def test_the_recorded_evaluation_names_the_claims_whose_numbers_went_into_it():
         evaluation.run(setting, share=300)
     with watched() as recorded:
         evaluation.result(setting)
-    assert recorded == replayed == {"AS-01", "AS-02", "AS-03", "AS-05"}
+    assert recorded == replayed == {"AS-01", "AS-02", "AS-03", "AS-05", "AS-13"}
 
 
 @pytest.mark.slow

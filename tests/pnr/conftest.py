@@ -1,0 +1,3 @@
+"""Netlists after place and route."""
+
+from simulator import needs_verilator  # noqa: F401

@@ -1,0 +1,3 @@
+"""Simulations of kernels."""
+
+from simulator import needs_verilator  # noqa: F401
