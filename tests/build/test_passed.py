@@ -260,3 +260,8 @@ def test_what_a_test_cannot_run_is_not_found(tree: Path, how: str) -> None:
     (tree / "sim/machine/__init__.py").write_text(LAZY)
     (tree / ODDS).write_text(HARMLESS[how])
     assert tree / "sim/machine/inside.py" not in closure([tree / ODDS], tree)
+
+
+def test_the_name_of_a_file_is_no_module(tree: Path) -> None:
+    (tree / ODDS).write_text('NAME = "machine.py"')
+    assert tree / "sim/machine/__init__.py" not in closure([tree / ODDS], tree)

@@ -93,7 +93,7 @@ class _Tree:
     def _text(self, text: str, of_a_test: bool) -> Iterator[Path]:
         if of_a_test and text in self.packages:
             yield from self._started(text)
-        elif _MODULE.fullmatch(text):
+        elif _MODULE.fullmatch(text) and not text.endswith(".py"):
             files = self.files_of(text.rstrip("."))
             yield from files
             if text.endswith(".") and files and files[-1].name == "__init__.py":  # the rest is known when it runs
