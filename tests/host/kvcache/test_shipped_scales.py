@@ -405,7 +405,7 @@ def test_a_session_that_is_loaded_continues_as_one_that_never_stopped(shipped, t
         with attach(model, target, **options) as drive:
             drive.sessions.costs.rates = LOADING_PAYS
             cache = drive.sessions.cache(begun)
-            assert cache.get_seq_length() == cache.batch.placement.loading.tokens == begun.shape[1] - 1
+            assert cache.get_seq_length() == len(cache.batch.placement.loading.tokens) == begun.shape[1] - 1
             got = greedy(model, begun, 20, past_key_values=cache)
     with drive_at(tmp_path / "1") as target, attach(model, target, **options) as drive:
         assert torch.equal(greedy(model, ids, 40, past_key_values=drive.sessions.cache(ids)), got)
