@@ -1,9 +1,9 @@
 """Which files of this tree the Python code of a test can run, found without running it.
 
-What a file imports, also inside its functions, and what its texts name: a module ("kvdrive.nvme"), the lines of a
-program, `-m kvdrive`; in tests a package's name alone, as it is the name of its command. Rather too many than too few.
-Imports for types alone are never run; in a package's `__init__` they are names that it finds on first use, and count
-where a name is imported.
+What a file imports, also inside its functions, and what its texts name: a module ("kvdrive.nvme", "kvdrive.nvme:name"),
+a file ("literal.py", beside it or from the root), the lines of a program, `-m kvdrive`; in tests a package's name
+alone, as it is the name of its command. Rather too many than too few. Imports for types alone are never run; in a
+package's `__init__` they are names that it finds on first use, and count where a name is imported.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 
 PLACES = ("sim", "scripts", "host", "tests/shared", "tests/drive", "tests/host", "tests/llama_cpp")  # of sys.path
-_MODULE = re.compile(r"[a-z_]\w*(?:\.\w+)*(?:\.\w+|\.)")
+_MODULE = re.compile(r"(?P<module>[a-z_]\w*(?:\.\w+)*(?:\.\w+|\.))(?::\w+)?")
 _FROM = re.compile(r"^\s*from\s+([\w.]+)\s+import\s+\(?([\w, ]+)", re.MULTILINE)
 _IMPORT = re.compile(r"^\s*import\s+([\w., ]+)", re.MULTILINE)
 _RUN = re.compile(r"(?:^|\s)-m\s+([\w.]+)")
@@ -40,7 +40,7 @@ class _Tree:
     """Modules by name. Each file is read once."""
 
     def __init__(self, root: Path) -> None:
-        self.tests = root / "tests"
+        self.root = root
         self.places = [place for name in PLACES if (place := root / name).exists()]
         self.packages = {found.stem for place in self.places for found in place.iterdir() if _is_module(found)}
         self.code = cache(lambda file: ast.parse(file.read_bytes()))
@@ -62,7 +62,7 @@ class _Tree:
             elif isinstance(node, (ast.List, ast.Tuple, ast.Call)):
                 yield from self._command(node.args if isinstance(node, ast.Call) else node.elts)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value not in doors:
-                yield from self._text(node.value, file.is_relative_to(self.tests))
+                yield from self._text(node.value, file)
 
     def _names(self, module: str, names: Iterable[str]) -> Iterator[Path]:
         """Of `from module import names`."""
@@ -90,11 +90,14 @@ class _Tree:
         yield from self._whole(module)
         yield from self.files_of(f"{module}.__main__")
 
-    def _text(self, text: str, of_a_test: bool) -> Iterator[Path]:
-        if of_a_test and text in self.packages:
+    def _text(self, text: str, file: Path) -> Iterator[Path]:
+        if text in self.packages and file.is_relative_to(self.root / "tests"):
             yield from self._started(text)
-        elif _MODULE.fullmatch(text) and not text.endswith(".py"):
-            files = self.files_of(text.rstrip("."))
+        elif text.endswith(".py"):
+            paths = ((place / text).resolve() for place in (file.parent, self.root))
+            yield from (path for path in paths if path.is_file() and path.is_relative_to(self.root))
+        elif found := _MODULE.fullmatch(text):
+            files = self.files_of(found["module"].rstrip("."))
             yield from files
             if text.endswith(".") and files and files[-1].name == "__init__.py":  # the rest is known when it runs
                 yield from files[-1].parent.rglob("*.py")
