@@ -226,6 +226,8 @@ PROGRAMS = {
     "a package with such names": "import machine",
     "a program": 'CODE = "import sys\\nfrom machine.inside import wheel"',
     "a program of one line": 'CODE = "import machine.inside; machine.inside.wheel()"',
+    "a second statement of a line": 'CODE = "import sys; from machine.inside import wheel"',
+    "names in brackets": 'CODE = "from json import (\\n  loads,\\n)\\nfrom machine import (\\n  other,\\n  inside,\\n)"',
     "a module's name": 'NAME = "machine.inside"',
     "a name in a module": 'NAME = "machine.inside:wheel"',
     "a file from the root": 'NAME = "sim/machine/inside.py"',

@@ -17,8 +17,8 @@ from pathlib import Path
 
 PLACES = ("sim", "scripts", "host", "tests/shared", "tests/drive", "tests/host", "tests/llama_cpp")  # of sys.path
 _MODULE = re.compile(r"(?P<module>[a-z_]\w*(?:\.\w+)*(?:\.\w+|\.))(?::\w+)?")
-_FROM = re.compile(r"^\s*from\s+([\w.]+)\s+import\s+\(?([\w, ]+)", re.MULTILINE)
-_IMPORT = re.compile(r"^\s*import\s+([\w., ]+)", re.MULTILINE)
+_FROM = re.compile(r"(?:^|;)\s*from\s+([\w.]+)\s+import\b(?=([\w,\s(]*))", re.MULTILINE)  # and more words than names
+_IMPORT = re.compile(r"(?:^|;)\s*import\s+([\w., ]+)", re.MULTILINE)
 _RUN = re.compile(r"(?:^|\s)-m\s+([\w.]+)")
 
 
@@ -103,7 +103,7 @@ class _Tree:
                 yield from files[-1].parent.rglob("*.py")
         elif " " in text:
             for module, names in _FROM.findall(text):
-                yield from self._names(module, [name.strip() for name in names.split(",")])
+                yield from self._names(module, re.findall(r"\w+", names))
             for modules in _IMPORT.findall(text):
                 for module in modules.split(","):
                     yield from self._whole(module.split(" as ")[0].strip())
